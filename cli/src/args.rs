@@ -96,8 +96,8 @@ const FREQUENT_COMMANDS: &[(&str, ArgumentBuilder)] = &[
 ];
 
 impl Args {
-    /// Returns the answer to a request of the version alone, without building the options of the commands. `None` for any
-    /// other command line.
+    /// Returns the output of clap for a command line with `--version` or `-V` alone, without building the options of
+    /// the commands. `None` for any other command line.
     pub fn version_answer(words: &[OsString]) -> Option<clap::Error> {
         let [_, word] = words else { return None };
         if word != "--version" && word != "-V" {

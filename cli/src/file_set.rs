@@ -133,7 +133,7 @@ impl FileSet {
         done.map_err(|error| self.failed("created", folder, &error))
     }
 
-    /// Returns the files that the command has written, in this order.
+    /// Returns the files that the command has written, in the order of the writes.
     pub fn written(&self) -> &[WrittenFile] {
         &self.written
     }

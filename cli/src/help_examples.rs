@@ -77,7 +77,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("schema", &["rye schema plan", "rye schema --inputs --to schemas/"]),
 ];
 
-/// Returns the command with the examples of its subcommands.
+/// Adds the examples to the help texts of a command and of all its subcommands.
 pub fn with_examples(command: Command) -> Command {
     add_examples(command, "")
 }

@@ -29,8 +29,8 @@ pub fn installed_typescript_problem(project: &Path) -> Option<String> {
     started.ok().and_then(|output| typescript_problem(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Returns the reason why the TypeScript tools of the project and the user cannot run here. `None` if they can, or if
-/// there are none.
+/// Returns the reason why the TypeScript tools of the project and the user cannot run on this machine. `None` if they
+/// can run, or if there are no such tools.
 pub fn problem_of_tools(world: &dyn World, project: &Path) -> Option<String> {
     let tools = world.list(ItemKind::Tool).unwrap_or_default();
     let first = tools.into_iter().find(|entry| entry.space != Space::System && entry.path.ends_with(".ts"))?;

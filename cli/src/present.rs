@@ -64,7 +64,7 @@ pub fn join_names(names: &[String]) -> String {
     }
 }
 
-/// Returns the time of this process, in milliseconds since 1970.
+/// Returns the current time, in milliseconds since 1970.
 pub fn now() -> i64 {
     SystemClock.now()
 }

@@ -211,8 +211,9 @@ impl Printer {
         out
     }
 
-    /// Prints the hint about `rye explain` for the diagnostics since the last hint to their stream, at the end of the
-    /// command or of a check of `--watch`. Prints nothing if `-q` is set.
+    /// Prints the hint about `rye explain` for the diagnostics that were printed since the last hint, to the same
+    /// stream as the diagnostics. Called at the end of the command, and after each check of `--watch`. Prints nothing
+    /// if `-q` is set.
     pub fn explain_hint(&self) {
         let hint = self.explained.take();
         let Some(text) = format_explain_hint(&hint.codes).filter(|_| !self.quiet) else { return };
@@ -330,8 +331,8 @@ fn batch_lines<E>(
 }
 
 /// Replaces control characters and invisible characters, so that text of files and servers cannot move the cursor,
-/// change colors, reverse text or hide a part of a name. A joiner behind an ASCII character joins nothing, so it is
-/// replaced too.
+/// change colors, reverse text or hide a part of a name. A zero-width joiner after an ASCII character has no effect, so
+/// it is replaced too.
 pub fn printable(text: &str) -> String {
     let mut before = None;
     let show = |c: char| {

@@ -8,7 +8,7 @@ use std::thread;
 
 use rustix::io::Errno;
 
-/// Texts of messages about a process or thread that could not be started, in front of the error of the system.
+/// The ends of messages that report that a process or thread could not be started. The error of the system follows.
 const FAILED_STARTS: [&str; 4] = [" be started: ", "spawn worker thread: ", "spawn thread: ", "starting its writer: "];
 /// Help texts for errors of the system. A help text applies to each message that contains the text of its error.
 /// `EAGAIN` must also follow one of [`FAILED_STARTS`], because other operations, such as a read, can fail with it too.
@@ -70,7 +70,8 @@ pub fn check_threads() -> io::Result<()> {
     .map_err(|error| no_thread(&error))
 }
 
-/// Adds to an error of the system that no further thread can be started.
+/// Returns an error which states that no further thread can be started, and which contains `error`, the error of the
+/// system.
 pub fn no_thread(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("no further thread can be started: {error}"))
 }

@@ -232,10 +232,10 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
 /// parent that a routing hook selects. The types of the inputs depend on this parent, and the selection of the parent
 /// may depend on the values of the inputs.
 ///
-/// Therefore tries two assumptions, first that every input is a string, then that every input is JSON. Under each
-/// assumption, parses the inputs with the types that the selected parent declares. The result is valid if all inputs
-/// are declared, and if the parsed inputs select a parent with the same types. If no result is valid, returns the first
-/// result.
+/// The function therefore tries two assumptions, first that every input is a string, then that every input is JSON.
+/// Under each assumption, parses the inputs with the types that the selected parent declares. The result is valid if
+/// all inputs are declared, and if the parsed inputs select a parent with the same types. If no result is valid,
+/// returns the first result.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

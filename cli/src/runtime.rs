@@ -19,8 +19,8 @@ const BLOCKING_KEEP_ALIVE: Duration = Duration::from_hours(24 * 365);
 
 /// Number of worker threads of the runtime in a process that runs several directives at the same time.
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
-/// Number of workers of a process that runs a single thread without children. A second worker would only be woken and
-/// sent to sleep.
+/// Number of workers of a process that runs a single thread without children. A second worker would have no work, and
+/// waking it takes time.
 pub const WORKERS_FOR_ONE_THREAD: usize = 1;
 /// Number of worker threads of a server with one client. A single worker is enough, because the session mostly waits
 /// for the client and runs few directives at once.

@@ -16,7 +16,7 @@ use crate::examples::example_subjects;
 use crate::options::Format;
 use crate::report::{Printer, printable};
 
-/// Returns the folder that contains the user's `.ai/`, or would contain it.
+/// Returns the root of the user space: the folder for the user's `.ai/`, which need not exist.
 pub use rye_engine::user_space::root as user_root;
 
 /// The folders that a command works with: the project and the user space.
@@ -102,8 +102,8 @@ impl Spaces {
         Project::at(self.project.clone(), self.user_root()).with_shipped_files(example_subjects)
     }
 
-    /// Returns the folder that contains the user's `.ai/`, or would contain it. `None` if no environment variable names
-    /// such a folder and no home folder exists.
+    /// Returns the root of the user space: the folder for the user's `.ai/`, which need not exist. `None` if no
+    /// environment variable names such a folder and no home folder exists.
     pub fn user_root(&self) -> Option<PathBuf> {
         if self.own { Some(self.project.clone()) } else { user_root() }
     }

@@ -26,8 +26,8 @@ pub enum Approvals {
     Allow,
     /// Calls that need an approval are refused. A limit suspends the thread.
     Deny,
-    /// The thread is suspended before the call, until `rye threads approve` or
-    /// [`SessionRequest::recover_with`](crate::SessionRequest::recover_with).
+    /// The thread is suspended before the call. `rye threads approve` or
+    /// [`SessionRequest::recover_with`](crate::SessionRequest::recover_with) answers the request later.
     Queue,
 }
 
@@ -39,8 +39,8 @@ pub struct EngineBuilder {
     tools: Vec<(String, Arc<dyn Tool>)>,
 }
 
-/// An engine for one project: starts, recovers and resumes threads. Cloning is cheap; dropping the last clone releases
-/// the lock of this process.
+/// An engine for one project: starts, recovers and resumes threads. Cloning is cheap. Dropping the last clone releases
+/// the lock that marks this process as the owner of its threads.
 #[derive(Clone)]
 pub struct Engine {
     inner: rye_engine::engine::Engine,
@@ -70,7 +70,7 @@ impl EngineBuilder {
         Ok(self)
     }
 
-    /// Replaces the connections to models.
+    /// Sets the source of the connections to model providers, in place of the default one.
     #[must_use]
     pub fn providers(mut self, providers: Arc<dyn Providers>) -> Self {
         self.providers = Some(providers);
@@ -78,7 +78,8 @@ impl EngineBuilder {
     }
 
     /// Adds a tool that this program implements. A tool file with `kind: builtin` and `builtin: NAME` declares the
-    /// tool's description, parameters and needs. The gate authorizes calls of the tool like calls of any other tool.
+    /// tool's description, parameters and requirements (`needs`). The gate authorizes calls of the tool like calls of
+    /// any other tool.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>, tool: Arc<dyn Tool>) -> Self {
         self.tools.push((name.into(), tool));

@@ -23,7 +23,8 @@ use crate::Error;
 #[derive(Debug, Clone)]
 pub struct Project {
     root: PathBuf,
-    /// The folder that contains the user's `.ai/`, or would contain it; `None` if the user space is ignored.
+    /// The root of the user space: the folder for the user's `.ai/`, which need not exist. `None` if the user space is
+    /// ignored.
     user_root: Option<PathBuf>,
     trust: TrustSource,
     /// Returns the files that are compiled into the embedding program. A user who runs the program trusts these files.
@@ -39,12 +40,12 @@ enum TrustSource {
 }
 
 impl Project {
-    /// Opens the project in a folder that contains `.ai/`. The environment selects the user space (`RYE_USER_SPACE`,
-    /// else `HOME`), and the project executes only what its user trusts.
+    /// Opens the project in a folder that contains `.ai/`. The environment selects the user space (the first variable
+    /// that is set of `RYE_USER_SPACE`, `USER_SPACE` and `HOME`), and the project executes only what its user trusts.
     ///
     /// # Errors
-    /// [`Error::NotAProject`] if the folder does not exist or does not contain `.ai/`. [`Error::World`] if the variable
-    /// of the user space names no folder.
+    /// [`Error::NotAProject`] if the folder does not exist or does not contain `.ai/`. [`Error::World`] if
+    /// `RYE_USER_SPACE` or `USER_SPACE` does not name a valid user space.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, Error> {
         let path = root.as_ref();
         let found = path.canonicalize().ok().filter(|root| root.join(".ai").is_dir());
@@ -54,7 +55,7 @@ impl Project {
     }
 
     /// Returns the project with this root, without checking that the folders exist. `user_root` is the root of the user
-    /// space: the folder that contains the user's `.ai/`, or would contain it.
+    /// space: the folder for the user's `.ai/`, which need not exist. `None` ignores the user space.
     pub fn at(root: PathBuf, user_root: Option<PathBuf>) -> Self {
         Self { root, user_root, trust: TrustSource::Recorded, shipped: BTreeSet::new }
     }
@@ -75,7 +76,7 @@ impl Project {
     }
 
     /// Trusts files that are compiled into the embedding program. `shipped` returns these files, and is called only if
-    /// the user's record does not cover a requirement.
+    /// the user has not recorded a decision that covers a trust requirement.
     #[must_use]
     pub fn with_shipped_files(mut self, shipped: fn() -> BTreeSet<Subject>) -> Self {
         self.shipped = shipped;
@@ -92,7 +93,8 @@ impl Project {
         self.user_root.as_ref() == Some(&self.root)
     }
 
-    /// Returns the root of the user space, even if it is the project itself; `None` if the root contains no `.ai/`.
+    /// Returns the root of the user space, also if the project is the user space. `None` if there is no user space, or
+    /// if its root contains no `.ai/`.
     fn user(&self) -> Option<&Path> {
         self.user_root.as_deref().filter(|root| root.join(".ai").is_dir())
     }

@@ -307,8 +307,8 @@ impl Session {
         Ok(())
     }
 
-    /// Continues a chat from the end of the prompt before `prompt`, at the next idle step. The threads with later
-    /// prompts remain stored.
+    /// Forks a chat at the next idle step: the chat continues in a new thread, with the conversation before prompt
+    /// number `prompt` (from 1). The earlier threads remain stored.
     pub fn fork(&self, prompt: u64) {
         self.handle.send(ControlMessage::Fork { prompt, thread: None });
     }

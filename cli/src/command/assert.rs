@@ -23,7 +23,7 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct AssertArgs {
-    /// Directives; without one, all of the project and the user space
+    /// Directives to check (default: all directives of the project and the user space)
     #[arg(value_name = "ID")]
     directives: Vec<String>,
 }

@@ -182,7 +182,7 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
     }
 }
 
-/// Returns the reason and the help for a key of an MCP server that has no meaning.
+/// Returns the reason and the help for a key in the settings of an MCP server that `rye` does not read.
 #[cfg(feature = "mcp")]
 fn unread_key_texts(name: &str) -> (String, String) {
     match name {

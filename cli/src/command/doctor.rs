@@ -509,8 +509,9 @@ fn pluralize_are(files: usize) -> String {
     if files == 1 { "1 file is".to_owned() } else { format!("{files} files are") }
 }
 
-/// Returns a text that names a folder of the thread store that this user cannot write; `None` if there is none. A
-/// folder that does not exist is created in the nearest folder that exists.
+/// Returns a message if this user has no write access to a folder in which threads are stored; otherwise `None`. If
+/// `.ai/state` does not exist, checks the nearest folder above that exists, because a run creates the missing folders
+/// there.
 fn unwritable_store(project: &Path) -> Option<String> {
     let below = ["threads", "owners", "objects"].map(|folder| format!(".ai/state/{folder}"));
     let mut folders = vec![".", ".ai", ".ai/state"];

@@ -29,22 +29,22 @@ pub struct EvalArgs {
     /// A capability pattern, and a text that is matched against it as a whole
     #[arg(long, group = "request", num_args = 2, value_names = ["PATTERN", "TEXT"])]
     glob: Option<Vec<String>>,
-    /// The risk of one capability
+    /// Look up the risk tier of a capability
     #[arg(long, group = "request", value_name = "CAPABILITY")]
     risk: Option<String>,
-    /// `{"grants": [[…]], "primary": …, "item_type": …, "item_id": …}`
+    /// Authorize a call: `{"grants": [[…]], "primary": …, "item_type": …, "item_id": …}`
     #[arg(long, group = "request", value_name = "JSON")]
     capability: Option<String>,
-    /// `{"parent": […], "child": […]}`
+    /// Check that the patterns of a parent cover those of a child: `{"parent": […], "child": […]}`
     #[arg(long, group = "request", value_name = "JSON")]
     covers: Option<String>,
-    /// `{"defaults": {…}, "directive": {…}, "overrides": {…}, "parent": {…}}`
+    /// Resolve limits: `{"defaults": {…}, "directive": {…}, "overrides": {…}, "parent": {…}}`
     #[arg(long, group = "request", value_name = "JSON")]
     limits: Option<String>,
-    /// `{"limits": {…}, "cost": {…}}`
+    /// Find the first limit that a cost has reached: `{"limits": {…}, "cost": {…}}`
     #[arg(long, group = "request", value_name = "JSON")]
     check_limits: Option<String>,
-    /// `[["register", "root", 3.0], …]`
+    /// Apply operations to an empty ledger: `[["register", "root", 3.0], …]`
     #[arg(long, group = "request", value_name = "JSON")]
     ledger: Option<String>,
     /// A failed model call to classify: `{"status": 429, "headers": {…}, "error": {…}, "attempt": 1}`

@@ -1,5 +1,5 @@
 //! `rye fetch TYPE [ID]`: prints an item as the model reads it, lists the items that match a query, or copies an item
-//! to another space. Calls the same function as `rye_fetch`.
+//! to another space. Calls the same function as the tool `rye_fetch`.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

@@ -17,13 +17,13 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct GraphArgs {
-    /// Only what this directive reaches
+    /// Draw only this directive and the items that it depends on or can start
     #[arg(value_name = "ID")]
     directive: Option<String>,
-    /// Only these relations
+    /// Draw only these relations
     #[arg(long, value_enum, value_name = "RELATIONS")]
     only: Option<RelationsArg>,
-    /// Only this item and the items around it: an id, such as `team/rules` or `tool team/count`
+    /// Draw only this item and the items around it: an id, such as `team/rules` or `tool team/count`
     #[arg(long, value_name = "ITEM")]
     focus: Option<String>,
     /// With `--focus`: the maximum distance from the item, in relations [default: 1]

@@ -26,7 +26,7 @@ const DIRECTIVE: &str = "the directive";
 
 #[derive(Debug, Args)]
 pub struct LockArgs {
-    /// Directives; without one, all of the project (with `--check`, all locked ones)
+    /// Directives to lock (default: all directives of the project; with `--check`, all locked directives)
     #[arg(value_name = "ID")]
     directives: Vec<String>,
     /// Write nothing; list the drift, and fail if there is any
@@ -125,8 +125,9 @@ fn exists(world: &dyn World, id: &ItemId) -> bool {
 }
 
 /// Returns the lock entries of the directives `ids`, and of every directive in any space that these directives can
-/// start. A locked run refuses to start a directive without an entry. A directive with errors cannot start: if another
-/// directive can start it, it is omitted; if `ids` contains it, it is returned in the second list, with the reason.
+/// start. A locked run refuses to start a directive without an entry. A directive with errors has no entry. If `ids`
+/// contains such a directive, the second list of the result contains it with the reason; otherwise, the directive is
+/// omitted.
 fn lock_entries(ids: &[ItemId], world: &dyn World) -> Result<LockedPlans, CommandError> {
     let mut graph = StartGraph::new(world, |plans| plans.map(|plans| entry_of(&plans)))?;
     graph.compile_closures(ids);

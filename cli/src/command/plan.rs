@@ -69,7 +69,8 @@ impl PlanArgs {
         if self.chat { PlanMode::Chat } else { PlanMode::Run }
     }
 
-    /// Adds the mode and the arguments of a whole chat to a request.
+    /// Sets the mode of a request (run or chat) and adds the arguments that concern a whole session. Fails if a session
+    /// argument is given without `--chat`.
     pub(super) fn add_session(&self, request: &mut CompileRequest) -> Result<(), CommandError> {
         if !self.chat && !self.session.is_empty() {
             return Err(CommandError::usage(
@@ -158,7 +159,8 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(Exit::Success)
 }
 
-/// Returns an error for the formats of a whole document, which the option `option` does not support.
+/// Fails if `format` is a format of a whole document (Markdown, HTML, SARIF or GitHub annotations), because the option
+/// `option` supports no such format.
 fn refuse_document_format(option: &str, format: OutputFormat) -> Result<(), CommandError> {
     match format {
         OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json => Ok(()),

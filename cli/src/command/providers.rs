@@ -99,7 +99,7 @@ fn unknown_provider(id: &str, known: &[String]) -> CommandError {
     }
 }
 
-/// Returns the default provider of the settings; `None` if they name none.
+/// Returns the default provider of the settings; `None` if the settings name no default provider.
 fn default_provider(items: &Items<'_>) -> Option<String> {
     let settings = items.config_by_name("agent/models")?;
     settings.get("default_provider")?.as_str().map(str::to_owned)

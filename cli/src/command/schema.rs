@@ -48,7 +48,7 @@ use crate::report::{ErrorOutput, Printer};
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
-    /// The output; without one, the names are listed
+    /// Name of the output (default: list the names)
     #[arg(value_enum)]
     output: Option<SchemaOutput>,
     /// Print the JSON Schemas of input files instead: tools, knowledge metadata, settings

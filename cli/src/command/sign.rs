@@ -29,7 +29,7 @@ pub struct SignArgs {
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// Items to verify, as for `rye sign`; without any, all of the project and the user space
+    /// Items to verify, written as for `rye sign` (default: all items of the project and the user space)
     #[arg(value_name = "ITEM|GLOB")]
     items: Vec<String>,
 }

@@ -265,8 +265,8 @@ fn format_requirement(one: &TrustRequirement, what: &str) -> String {
 /// Number of changed files that a requirement lists by name.
 const LISTED_CHANGES: usize = 3;
 
-/// Returns the effect that needs trust, the reason if trust in it covers every file of the project, and the files that
-/// changed since it was trusted.
+/// Describes a trust requirement: the effect that needs trust, and the files that have changed since the user trusted
+/// it. If the trust covers every file of the project, the text also contains the reason.
 fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
     let reason = now.whole_project_reason(one);
     // A report of the tool itself can be the changed file.

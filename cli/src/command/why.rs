@@ -53,13 +53,13 @@ pub struct ItemOutput {
     /// Space of the item: `project`, `user` or `system`.
     pub space: String,
     pub path: String,
-    /// True if a file of a higher space shadows it.
+    /// True if a file of a higher space shadows this file.
     pub shadowed: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct AnswerOutput {
-    /// The directives whose plans have this answer.
+    /// The directives to whose plans this answer applies.
     pub directives: Vec<String>,
     pub subject: String,
     pub reason: String,

@@ -163,8 +163,8 @@ pub fn shown_messages(run: &HookPointRun) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Describes the reason for the result of a call that failed or did not run. `None` if the call succeeded, or if the
-/// result itself contains the reason.
+/// Returns the reason why a call failed or did not run. `None` if the call succeeded, or if the result itself contains
+/// the reason.
 pub fn result_reason(result: &ToolCallResult) -> Option<String> {
     match &result.why {
         // A refusal contains its own reason.

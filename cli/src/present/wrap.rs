@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stderr, stdout};
 
 use unicode_width::UnicodeWidthChar;
 
-/// Minimum width to fold at, in columns; below it the terminal's own wrapping is better.
+/// Minimum width of a terminal, in columns, for which lines are folded. A narrower terminal wraps the lines itself.
 const MIN_WIDTH_COLUMNS: usize = 30;
 /// Indentation of continuation lines.
 const CONTINUATION_INDENT: usize = 4;

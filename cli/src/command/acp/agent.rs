@@ -45,7 +45,7 @@ use crate::workspace::Spaces;
 
 /// The agent behind one connection to a client: its settings, and the sessions and projects that the client has opened.
 pub struct RyeAgent {
-    /// The arguments and the output of the command, used by one compilation at a time.
+    /// The arguments and the printer of the command. A compilation locks them, so only one compilation runs at a time.
     settings: Mutex<(AcpArgs, Printer)>,
     script: Option<PathBuf>,
     /// The capabilities that the client has announced.
@@ -207,7 +207,8 @@ fn request_error(failure: &CommandError) -> Error {
     with_help(Error::internal_error(), failure)
 }
 
-/// Describes the errors of a directive, of its settings and of the options of the command line.
+/// Returns a message that lists the errors that prevent the directive `id` from starting a session. The message
+/// contains at most five of `messages`, and the number of the others.
 fn describe_errors(id: &str, messages: &[String]) -> String {
     const MOST: usize = 5;
     let shown: Vec<&str> = messages.iter().take(MOST).map(String::as_str).collect();
@@ -250,7 +251,8 @@ impl RyeAgent {
     }
 
     /// Sends the list of commands of an open session to the client. The caller first sends the response that names the
-    /// session, because the client does not know the session before. Does nothing without an open session.
+    /// session, because a client does not know the session before that response. Does nothing if `id` is `None` or
+    /// names no open session.
     pub fn announce_commands(&self, id: Option<&SessionId>) {
         if let Some(Ok(session)) = id.map(|id| self.session(id)) {
             session.send(SessionCommand::ListCommands).ok();
@@ -368,7 +370,8 @@ impl RyeAgent {
         Ok(open)
     }
 
-    /// Opens an earlier session again. With `is_replay`, sends its conversation first.
+    /// Opens an earlier session again. If `is_replay` is true, first sends the conversation of the session to the
+    /// client.
     pub async fn reopen(
         &self,
         id: SessionId,
@@ -420,8 +423,8 @@ impl RyeAgent {
         Ok(())
     }
 
-    /// Deletes a closed session. Looks it up in the project of the working folder and in the projects of the sessions
-    /// that the client has opened.
+    /// Deletes a closed session. Looks up the session in the project of the working folder and in the projects of the
+    /// sessions that the client has opened.
     pub async fn delete_session(&self, id: &SessionId) -> Result<(), Error> {
         if self.session(id).is_ok_and(|session| !session.is_closed()) {
             return Err(invalid("the session is open: close it first"));

@@ -19,7 +19,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 pub trait ClosingSessions {
     /// Waits until no thread and no program runs.
     fn wait_closed(&self) -> impl Future<Output = ()> + Send;
-    /// Closes sessions whose task has not closed them, such as a session that was being opened.
+    /// Closes the sessions that are still open, such as a session whose task had not started when the closing began.
     fn close_directly(&self);
     /// Kills all threads.
     fn kill(&self);
@@ -35,7 +35,7 @@ enum Stage {
 }
 
 /// Waits until the sessions are closed. After a stop signal (`is_stopped`), kills the threads that do not end in time;
-/// a further signal kills them at once. Returns false if threads do not end even after a kill.
+/// a further signal other than SIGHUP kills the threads at once. Returns false if threads do not end even after a kill.
 pub async fn close(
     sessions: &impl ClosingSessions,
     is_stopped: bool,

@@ -1,5 +1,5 @@
-//! The connection to the client. Each message is passed to the method of the agent that answers it. Long requests run
-//! concurrently, so that a later notification can be handled first.
+//! The connection to the client. Each message is passed to the method of the agent that answers it. A long request runs
+//! concurrently, so that the agent can handle a later notification while the request runs.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError};

@@ -55,7 +55,7 @@ impl Disconnection {
 pub struct PromptCount(Arc<watch::Sender<usize>>);
 
 impl PromptCount {
-    /// Waits until every prompt has its response, but at most a little longer than `ANSWER_TIMEOUT`.
+    /// Waits until every prompt has its response, but at most for 1.25 times `ANSWER_TIMEOUT`.
     pub async fn wait_answered(&self) {
         let mut counts = self.0.subscribe();
         timeout(ANSWER_TIMEOUT + ANSWER_TIMEOUT / 4, counts.wait_for(|count| *count == 0)).await.ok();

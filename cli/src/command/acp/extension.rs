@@ -22,10 +22,10 @@ impl ExtensionRequest {
         self.params.get("sessionId").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the chat request with the name and the parameters of this message.
+    /// Converts the message to the request of `rye chat --format json` with the same name and parameters.
     ///
     /// # Errors
-    /// Returns the reason if the parameters do not fit.
+    /// Returns the reason if the parameters are not valid for this request.
     pub fn chat_verb(&self) -> Result<ChatVerb, String> {
         let mut fields = self.params.clone();
         for own in ["sessionId", "_meta", "id"] {

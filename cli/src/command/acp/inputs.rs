@@ -34,10 +34,10 @@ pub fn missing(directive: &str, call: &RunRequestArgs, spaces: &Spaces) -> Resul
     Ok(fields.into_iter().filter(is_missing).collect())
 }
 
-/// Asks the client for inputs.
+/// Asks the client's user for inputs in a form. Returns the values by the names of the inputs.
 ///
 /// # Errors
-/// The client shows no forms, or its user does not answer. The error lists the inputs.
+/// The client does not support forms, its user does not answer, or an answer is not valid for its input.
 pub async fn request(
     directive: &str,
     missing: Vec<MissingInput>,

@@ -23,11 +23,11 @@ use crate::present::event::{result_reason, shown_messages};
 /// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
 
-/// Key in the thread's store whose value clients show as the plan of the agent. The model sets the value with the tool
-/// `rye/agent/threads/state`.
+/// The key of a thread's state under which the plan of the agent is stored. Clients show this plan. The model sets the
+/// value with the tool `rye/agent/threads/state`.
 const PLAN_KEY: &str = "plan";
 
-/// Code of a prompt whose model refused to answer.
+/// Error code of a prompt whose model refused to answer.
 const REFUSED_CODE: &str = "refused";
 
 /// Error code of a prompt whose last reply reached the output limit.

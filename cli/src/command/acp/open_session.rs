@@ -101,8 +101,9 @@ impl OpenSession {
         }
     }
 
-    /// Sends the configuration options after a change of threads. First waits until the live state belongs to a thread
-    /// that is not in `earlier`, because the live state can belong to an earlier thread for a short time.
+    /// Sends the configuration options to the client after another thread has continued the session. First waits until
+    /// the live state belongs to a thread that is not in `earlier`, because the live state can belong to an earlier
+    /// thread for a short time.
     pub async fn send_options_after(&self, earlier: &[ThreadId]) {
         let control = &self.requests.control;
         loop {
@@ -179,8 +180,8 @@ impl OpenSession {
         self.choose("change", what, changes, ToolKind::SwitchMode, options).await.as_deref() == Some(ACCEPT)
     }
 
-    /// Lets the client show the options to its user, and returns the id of the chosen option. `None` if the user
-    /// cancels or the client does not answer.
+    /// Sends the client a permission request with these options, and returns the id of the option that the user
+    /// chooses. `None` if the user cancels or the client does not answer.
     async fn choose(
         &self,
         subject: &str,

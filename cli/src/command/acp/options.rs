@@ -68,8 +68,8 @@ impl OptionValues {
         Self { mode: mode_of(live), model: live.plan.model.id.clone(), budget: live.plan.limits.spend }
     }
 
-    /// Returns the values with the change that `verb` requests. The session may apply the change only at its next idle
-    /// step.
+    /// Returns the values as they are after the change that `verb` requests. The session may apply the change only at
+    /// its next idle step.
     pub fn after(self, verb: &ChatVerb) -> Self {
         if let ChatVerb::Mode { mode, .. } = verb {
             Self { mode: (*mode).into(), ..self }

@@ -108,8 +108,8 @@ fn request_title(question: &Question, sandbox: Option<&str>) -> String {
     sandbox.map_or_else(|| title.clone(), |sandbox| format!("{title} (sandbox: {sandbox})"))
 }
 
-/// Returns the sandbox of the call that a question of the session's own thread is about, as a text. `None` for a
-/// question about a limit.
+/// Describes the sandbox of the call that needs the approval. `question` is a question of the session's own thread, not
+/// of a child. Returns `None` for a question about a limit.
 pub fn describe_sandbox(question: &Question, live: &LiveState, spaces: &Spaces) -> Option<String> {
     let capability = grant_of(question)?.capability;
     let tools = live.plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());

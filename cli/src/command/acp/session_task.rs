@@ -101,7 +101,7 @@ pub struct SessionTask {
     pub mapper: UpdateMapper,
 }
 
-/// Returns the error for a prompt that the session cannot take, because a hook or a limit has ended it.
+/// Returns the error for a prompt of a session that has already ended, such as by a hook or a limit.
 fn session_ended() -> agent_client_protocol::Error {
     agent_client_protocol::Error::internal_error().data("the session has ended; start or load a session")
 }
@@ -206,8 +206,9 @@ impl SessionTask {
         self.answer_rest(pending, is_open);
     }
 
-    /// Responds to the prompts without a response at the end of the session, and to those that arrived after it. A client
-    /// that has closed the session (`is_open` is false) has cancelled them; otherwise the session has ended without them.
+    /// Responds, after the end of the session, to the prompts without a response and to the prompts that are still in
+    /// the queue of commands. If the client has closed the session (`is_open` is false), the response is the stop
+    /// reason `cancelled`. Otherwise, the response is the error that the session has ended.
     fn answer_rest(mut self, mut pending: PendingPrompts<PromptResponder>, is_open: bool) {
         let answer = || if is_open { Err(session_ended()) } else { Ok(StopReason::Cancelled) };
         for responder in pending.take_all() {
@@ -338,8 +339,8 @@ impl SessionTask {
         }
     }
 
-    /// Tells the client which limit has ended a prompt and what the user can do, because the stop reason of all limits
-    /// is the same.
+    /// If a limit has ended a prompt, sends the client a text with the limit and a help. The stop reason does not
+    /// identify the limit.
     fn report_limit(&self, ended: &PromptEnded, is_capped: bool) {
         if ended.status == PromptStatus::Limit {
             let reached = ended.message.as_deref().or(ended.code.as_deref()).unwrap_or_default();
@@ -348,7 +349,8 @@ impl SessionTask {
         }
     }
 
-    /// Asks the client, unless an earlier answer covers the question.
+    /// Sends a question to the client and passes the answer to the session. If an earlier approval covers the question,
+    /// approves the call without the client.
     fn ask(
         &self,
         question: Question,

@@ -39,7 +39,8 @@ impl OpenRequest {
         is_plain && key.code == KeyCode::Char('N') && self.has_scopes && !self.is_answered
     }
 
-    /// Returns the hint for a key that does not answer the request, with the ids of actions in place of their keys.
+    /// Returns the hint for a key that does not answer the request. Placeholders such as `{app.interrupt}` stand for
+    /// keys.
     pub fn hint(&self) -> &'static str {
         match (self.has_scopes, self.has_shape) {
             (true, true) => "y, n, N, t, p, c or C answers the question; {app.interrupt} interrupts the prompt",

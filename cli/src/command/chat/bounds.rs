@@ -49,7 +49,8 @@ pub fn split_bounds(typed: &str) -> Option<Result<(PromptBounds, String), String
     (!bounds.is_empty()).then(|| Ok((bounds, rest.to_owned())))
 }
 
-/// Splits `$AMOUNT` from the text after it; `None` if the text starts with no amount, or nothing follows the amount.
+/// Splits `$AMOUNT` from the text after the amount. `None` if the text does not start with an amount, or if no text
+/// follows.
 fn split_amount(typed: &str) -> Option<(Nanos, &str)> {
     let (amount, text) = typed.strip_prefix('$')?.split_once(char::is_whitespace)?;
     let is_number = amount.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -73,7 +74,8 @@ pub fn read_dollars(field: &str, value: &Value) -> Result<Nanos, String> {
 /// Reads the value of a raised limit, in the unit that the limit is stored in.
 ///
 /// # Errors
-/// Returns a message with the accepted limits or values if the limit cannot be raised or the value does not fit.
+/// Returns a message with the accepted limits or values, if `limit` is not the name of such a limit or `value` is not
+/// valid.
 pub fn read_raised_limit(limit: &str, value: &Value) -> Result<u64, String> {
     match limit {
         "spend" => read_dollars("value", value).map(Nanos::to_u64),

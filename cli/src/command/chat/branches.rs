@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::requests::{ENDED, RequestHandler};
 
 impl RequestHandler {
-    /// Continues from the state before a prompt. With `thread`, the prompt is looked up in the branch of that thread;
-    /// without `prompt`, the session continues from the end of `thread`. The data of the response contains the text of
-    /// the prompt.
+    /// Continues the session from the state before the prompt with the number `prompt`. If `thread` is given, the
+    /// prompt belongs to the branch of that thread. If only `thread` is given, the session continues from the end of
+    /// the thread. The data of the response contains the text of the prompt.
     pub(super) async fn fork(&self, prompt: Option<u64>, thread: Option<String>) -> Result<Option<Value>, String> {
         if let Some(thread) = thread {
             return self.fork_in_branch(&thread, prompt).await;
@@ -61,7 +61,7 @@ impl RequestHandler {
         Ok(Some(json!({"input": id})))
     }
 
-    /// Returns the prompt with this number of the current conversation; `None` if there is none.
+    /// Returns the prompt with this number in the current conversation; `None` if the conversation has no such prompt.
     async fn prompt_of_session(&self, number: u64) -> Result<Option<SessionPrompt>, String> {
         let threads = self.tree_of_session().await?;
         let found = current_prompts(&threads).into_iter().find(|(_, prompt)| prompt.number == number);

@@ -1,5 +1,5 @@
-//! The warning before a prompt that sends cached tokens again uncached, and the choice to send the prompt once without
-//! the part that causes it.
+//! The warning before a prompt that sends cached tokens again uncached. The user can then choose to send the prompt
+//! once without the part of the context that causes the cache loss.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,13 +27,14 @@ const PROMPT_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of changed parts that a warning names.
 const MAX_NAMED_PARTS: usize = 3;
 
-/// A warning that a prompt sends cached tokens again at an extra cost above the setting `cache_guard`.
+/// A warning that a prompt sends cached tokens again uncached, at an extra cost above the setting `cache_guard`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheWarning {
     pub loss: CacheLoss,
     /// A line that names the changed parts with their places, the tokens and the extra cost.
     pub text: String,
-    /// The parts without which the prompt keeps the cached prefix; empty if there is no such choice.
+    /// The added parts of the context. Without them, the prompt keeps the cached prefix. Empty if leaving out the added
+    /// parts does not keep the prefix.
     pub without: Vec<String>,
 }
 
@@ -78,14 +79,15 @@ impl RequestHandler {
         plan.is_ok_and(|live| preview(&live, input).cache_loss.is_none())
     }
 
-    /// Returns the warning for a message whose skill or template is expanded first.
+    /// Expands the skill or prompt template of a message, and returns the warning for the expanded message. `None` also
+    /// if the expansion fails.
     pub async fn cache_warning_expanded(&self, input: &UserInput) -> Option<CacheWarning> {
         let text = self.engine.expand(&input.text).await.ok()?.text?;
         self.cache_warning(&UserInput { text, ..input.clone() })
     }
 
-    /// Submits a message as a prompt without these parts of the context. After the prompt, the session has its plan
-    /// again. Returns the data of the response.
+    /// Submits a message as a prompt without these parts of the context. After the prompt, the session uses its current
+    /// plan again. Returns the data of the response: the id of the message.
     ///
     /// # Errors
     /// Returns the reason why the session cannot continue without the parts.

@@ -28,7 +28,7 @@ const MAX_TEXT_CHARS: usize = 60;
 /// Maximum characters of a title in the list of sessions.
 const MAX_SESSION_TITLE_CHARS: usize = 30;
 
-/// A typed text, by its meaning for the session.
+/// A text that the user typed, with its effect on the session.
 #[derive(Debug)]
 pub enum TypedText {
     /// Prints help: an overview, or the help of the given topic.
@@ -44,7 +44,7 @@ pub enum TypedText {
     Switch(ChatVerb, Option<LeftChildren>),
     /// A command with invalid arguments, and the reason.
     Invalid(String),
-    /// A prompt, or the call of a skill, a template or a hook's command.
+    /// A prompt, or the call of a skill, a prompt template or a command of the settings (a `command` hook).
     Message(UserInput),
     /// A message that is typed after `/steer` or `/follow-up`, with the delivery that the command names.
     Delivered(UserInput, Delivery),
@@ -230,7 +230,8 @@ fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
     }
 }
 
-/// Returns an example of a command: a question with the word that the user probably meant, else a call with `example`.
+/// Returns a suggestion for a command with an unknown word. If one of `words` is similar to `typed`, the suggestion is
+/// a question with that word. Otherwise, it is the command with the arguments `example`.
 fn nearest_call(command: &str, typed: &str, words: &[&str], example: &str) -> String {
     match closest(typed, words.iter().copied()) {
         Some(near) => format!("did you mean `/{command} {near}`?"),
@@ -260,7 +261,8 @@ pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
     own.chain(list_message_commands(world)).collect()
 }
 
-/// Lists the commands of the settings, prompt templates and skills, which the message of a JSON request can call.
+/// Lists the commands of the settings (`command` hooks), the prompt templates and the skills. The message of a JSON
+/// request can call them.
 pub fn list_message_commands(world: &dyn World) -> Vec<ListedCommand> {
     let items = Items::new(world);
     // Faults in the settings are ignored here, because `rye check` reports them.

@@ -68,8 +68,8 @@ fn describe_compaction(shown: &CompactionPreview) -> String {
     format!("{leaves}\n{stays}\nprice of the summary: {price}")
 }
 
-/// Returns the topic of a compaction whose preview is the data of a response, and the text of the preview; `None` for
-/// other data.
+/// Returns the focus and the text of the preview of a compaction, if `data` is such a preview; `None` for other data.
+/// `data` is the data of a response.
 pub fn previewed_compaction(data: &Value) -> Option<(Option<String>, String)> {
     data.get("compaction")?;
     data.get("preview").filter(|preview| **preview == true)?;

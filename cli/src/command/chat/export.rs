@@ -135,8 +135,9 @@ enum ExportPart {
     Line(String),
 }
 
-/// Removes the message that the user typed from `accepted` and returns it, if `sent` is a message of the user. The first
-/// message of a thread contains layers before the text of the user.
+/// Returns the accepted message that a message `sent` to the model contains, and removes it from `accepted`. `None` if
+/// `sent` contains no message of the user. The comparison uses the end of the texts, because the first message of a
+/// thread contains layers before the text of the user.
 fn take_typed<'e>(sent: &CognitionIn, accepted: &mut Vec<&'e AcceptedInput>) -> Option<&'e AcceptedInput> {
     use MessageSource::{FollowUp, NextTurn, Prompt, Steer};
     let Message::User { content } = &sent.message else { return None };

@@ -1,5 +1,5 @@
-//! The help of a chat: an overview of its commands that fits on a small screen, the list of all of them, and the help
-//! of a single one.
+//! The help of a chat: an overview of its commands that fits on a small screen, the list of all commands, and the help
+//! of a single command.
 
 use rye_compiler::commands::read_commands;
 use rye_compiler::diagnostics::Diagnostics;
@@ -185,8 +185,8 @@ pub fn help(world: &dyn World, topic: Option<&str>) -> String {
     }
 }
 
-/// Returns a line that names the commands of the settings that the session does not know before a `/reload`; empty if
-/// there are none.
+/// Returns a line that lists the commands of the settings that the plan of the session does not contain yet. These
+/// commands are available after `/reload`. Returns an empty text if there are none.
 pub fn unloaded_commands(world: &dyn World, live: Option<&LiveState>) -> String {
     let Some(live) = live else { return String::new() };
     let is_known = |id: &str| live.plan.hooks.iter().any(|hook| hook.event == HookPoint::Command && hook.id == id);

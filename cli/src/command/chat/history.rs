@@ -12,7 +12,7 @@ use rye_engine::user_space::project_folder_name;
 /// Folder of the chat files, relative to the user space. This folder contains one folder for each project.
 const FOLDER: &str = ".ai/state/chat";
 const HISTORY: &str = "history.jsonl";
-/// Permissions of the folders: prompts can be confidential.
+/// Permissions of the folders. Only the user can read the files, because prompts can be confidential.
 const FOLDER_MODE: u32 = 0o700;
 /// Maximum number of prompts in the history.
 const MAX_PROMPTS: usize = 1000;
@@ -163,13 +163,13 @@ impl Draft {
         Self { folder, name: file_name(thread) }
     }
 
-    /// Returns true if the draft has the name of this thread.
+    /// Returns true if the file of the draft is named after this thread.
     pub fn is_of(&self, thread: &str) -> bool {
         self.name == file_name(thread)
     }
 
-    /// Gives the draft the name of the thread in which the session continues, because a session is opened again by its
-    /// last thread. The text must be written again.
+    /// Renames the draft to the thread in which the session continues, because a session is opened again by its last
+    /// thread. Removes the old file. The caller must write the text again.
     pub fn assign_to(&mut self, thread: &str) {
         if !self.is_of(thread) {
             self.folder.remove(&self.name);

@@ -365,8 +365,8 @@ fn match_output(body: &EventBody) -> Option<(&str, &str, Option<&str>)> {
     }
 }
 
-/// Returns the text of a reply, or of the part of a reply that an interruption left; `None` for any other event, and for
-/// a reply without text.
+/// Returns the text of a reply, or the partial text of an interrupted reply; `None` for any other event, and for a
+/// reply without text.
 pub(super) fn reply_text(body: &EventBody) -> Option<String> {
     if let EventBody::PromptEnded(ended) = body {
         return Some(ended.partial_reply.clone()).filter(|text| !text.is_empty());

@@ -57,7 +57,7 @@ pub enum ChatVerb {
         /// Text, or the call of a skill or a prompt template.
         message: String,
     },
-    /// A message that follows the user message of the next prompt. Starts no prompt.
+    /// A message that follows the user message of the next prompt. The message does not start a prompt.
     NextTurn {
         /// Text, or the call of a skill or a prompt template.
         message: String,
@@ -71,8 +71,9 @@ pub enum ChatVerb {
     },
     /// Withdraws all messages that wait for their delivery.
     ClearQueue {},
-    /// Answers the request of an `approval_asked` event. At a reached limit, a yes raises the limit to the value that the
-    /// event states (`raise`), which the response repeats; a client that sent `raise` before has raised it already.
+    /// Answers the request of an `approval_asked` event. If a limit was reached, `approve` raises the limit to the
+    /// value that the event states in `raise`. The response contains the raise. If the client has already raised the
+    /// limit with the request `raise`, that raise stays.
     Answer {
         /// The number (`seq`) of the `approval_asked` event.
         question: u64,
@@ -94,9 +95,9 @@ pub enum ChatVerb {
     State {},
     /// The messages of the conversation.
     Messages {},
-    /// The parts of the next request, with their tokens. With `part`, instead the tokens and the cost of the next
-    /// request after a change: without this part or, if the part was removed before, with the part restored. `confirm`
-    /// applies the change at the next idle step.
+    /// The parts of the next request, with their tokens. If `part` is given, the response contains the effect of a
+    /// change on the tokens and the cost of the next request. The change removes the part, or restores it if it was
+    /// removed before. `confirm` applies the change at the next idle step.
     Context {
         /// Id of a part: a layer, a hook, `skill/NAME`, or the name of a tool.
         #[serde(default)]
@@ -173,7 +174,7 @@ pub enum ChatVerb {
         #[serde(default)]
         thread: Option<String>,
     },
-    /// Continues from the state before a prompt, and restores the files that file tools changed since.
+    /// Continues from the state before a prompt, and restores the files that file tools have changed since this prompt.
     Rewind {
         /// Number of the prompt, from 1.
         prompt: u64,
@@ -327,7 +328,7 @@ impl ChatVerb {
     /// Reads the fields of a request.
     ///
     /// # Errors
-    /// The field that does not fit, and the accepted form.
+    /// Returns a message that states the invalid field and the accepted form.
     fn read(fields: &serde_json::Map<String, Value>) -> Result<Self, String> {
         let error = match serde_json::from_value::<Self>(Value::Object(fields.clone())) {
             Ok(Self::Fork { prompt: None, thread: None }) => "missing field `prompt` or `thread`".to_owned(),
@@ -411,7 +412,7 @@ impl ChatResponse {
         Self { r#type: "response", id, command: Some(command), success: true, data, error: None }
     }
 
-    /// Returns the response to a message that was submitted, or the reason why it was not.
+    /// Returns the response to a `prompt` request. An error in `sent` is the reason why the message was not submitted.
     pub fn of_prompt(sent: Result<Value, String>) -> Self {
         match sent {
             Ok(data) => Self::accepted(Value::Null, "prompt", Some(data)),

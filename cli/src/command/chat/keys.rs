@@ -1,9 +1,9 @@
-//! Keys of the terminal of a chat: the action that each key event triggers, and the list of the keys in force.
+//! Keys of the terminal of a chat: the action that each key event triggers, and the list of the current key bindings.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rye_compiler::key_bindings::{BOUND_ACTIONS, KeyAction, KeyBindings, KeyName, KeyPress};
 
-/// Keys of the editor, which have no action in `agent/keys`.
+/// Keys of the editor that have no action in `agent/keys`, each with its effect.
 pub const EDITOR_KEYS: [(&str, &str); 4] = [
     ("Ctrl+A, Ctrl+E", "go to the start, to the end of the line"),
     ("Ctrl+W", "delete a word"),
@@ -11,7 +11,7 @@ pub const EDITOR_KEYS: [(&str, &str); 4] = [
     ("Ctrl+Y", "insert the deleted text"),
 ];
 
-/// Lists the keys in force with their meaning.
+/// Returns the current key bindings, each with the description of its action.
 pub fn key_help(bindings: &KeyBindings) -> Vec<(String, String)> {
     let row = |keys: String, about: &str| (keys, about.to_owned());
     let bound = BOUND_ACTIONS.iter().map(|one| row(bindings.keys_of(one.action), one.about));
@@ -19,8 +19,8 @@ pub fn key_help(bindings: &KeyBindings) -> Vec<(String, String)> {
     bound.chain(EDITOR_KEYS.iter().map(|(keys, about)| row((*keys).to_owned(), about))).collect()
 }
 
-/// Replaces the ids of actions in a hint, such as `{app.interrupt}`, with the first key of the action. A clause that
-/// names an action without a key is left out.
+/// Replaces the ids of actions in a hint, such as `{app.interrupt}`, with the first key of the action. Omits each
+/// clause that contains an action without a key.
 pub fn name_keys(hint: &str, bindings: &KeyBindings) -> String {
     let mut named = String::new();
     for clause in hint.split_inclusive([',', ';', '·']) {

@@ -35,7 +35,7 @@ impl LeftChildren {
         }
     }
 
-    /// Returns the action for running child threads that belongs to a key; `None` if no action belongs to the key.
+    /// Returns the treatment of running children that the user selects with a key; `None` for any other key.
     pub fn of_key(key: char) -> Option<Self> {
         match key.to_ascii_lowercase() {
             'w' => Some(Self::Wait),

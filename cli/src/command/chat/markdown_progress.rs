@@ -9,9 +9,10 @@ pub fn markdown_options() -> Options {
 
 /// The progress of Markdown that is still being received.
 pub struct MarkdownProgress {
-    /// Length of the start that later text cannot change: the first block, or the finished lines of a paragraph.
+    /// Number of bytes at the start that later text cannot change: the first block, or the finished lines of a
+    /// paragraph.
     pub finished: usize,
-    /// True if the rest is part of one block, so that its first rows can be emitted before the block ends.
+    /// True if the text has at most one block. The first rows of the block can then be emitted before the block ends.
     pub is_single_block: bool,
 }
 
@@ -45,8 +46,8 @@ pub fn measure_progress(pending: &str, is_end: bool) -> MarkdownProgress {
     MarkdownProgress { finished, is_single_block: starts.len() < 2 }
 }
 
-/// Returns true if the text at `start` begins a new paragraph, whatever follows: a blank line precedes it, and its first
-/// character is a letter, which starts no list item.
+/// Returns true if the text at `start` begins a new paragraph, independent of the text that follows. This is the case
+/// if a blank line precedes the text and its first character is a letter, because a letter does not start a list item.
 fn starts_paragraph(pending: &str, start: usize) -> bool {
     let (before, after) = pending.split_at_checked(start).unwrap_or_default();
     ends_with_blank_line(before) && after.starts_with(char::is_alphabetic)

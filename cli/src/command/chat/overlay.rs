@@ -191,7 +191,8 @@ fn match_score(name: &str, typed: &str) -> Option<usize> {
     Some(score)
 }
 
-/// Returns the clauses of a hint that fit into a width; the first one even if it is wider.
+/// Returns the first clauses of a hint, as many as fit into `width` characters. Returns at least the first clause, even
+/// if the clause is wider.
 pub fn fit_hint(hint: &str, width: usize) -> &str {
     let mut shown = hint;
     while shown.chars().count() > width {

@@ -90,19 +90,19 @@ impl ContinueSignals {
 #[derive(Debug, Default)]
 pub struct KeyReader {
     channel: OnceLock<KeyChannel>,
-    /// The keys of the user.
+    /// The key bindings of the user.
     pub bindings: KeyBindings,
 }
 
 #[derive(Debug)]
 struct KeyChannel {
     events: Mutex<UnboundedReceiver<Event>>,
-    /// Lets the reading thread continue after a key that opens an external editor.
+    /// A channel with which the session makes the reading thread continue after a key that opens an external editor.
     resume: Sender<()>,
 }
 
 impl KeyReader {
-    /// Creates a reader for a user with these keys.
+    /// Creates a reader for a user with these key bindings.
     pub fn new(bindings: KeyBindings) -> Self {
         Self { channel: OnceLock::new(), bindings }
     }
@@ -113,8 +113,8 @@ impl KeyReader {
         self.channel.get_or_init(|| read_keys(self.bindings.clone())).events.lock().await
     }
 
-    /// Continues reading after a key with the action [`KeyAction::ExternalEditor`]. Until then, all keys are left to the
-    /// external editor.
+    /// Continues reading after a key with the action [`KeyAction::ExternalEditor`]. Before this call, the external
+    /// editor receives all keys.
     pub fn resume(&self) {
         if let Some(channel) = self.channel.get() {
             // The send fails if the reading thread has ended, because the terminal was closed.

@@ -28,7 +28,7 @@ use crate::workspace::Spaces;
 /// The changes from one plan of a session to the next.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PlanChanges {
-    /// True if the new plan may do or spend more, or if this cannot be ruled out.
+    /// True if the new plan may do or spend more than the current one, or if the comparison cannot exclude this.
     pub widens: bool,
     pub lines: Vec<String>,
 }
@@ -47,8 +47,7 @@ pub const CONFIRM_HINT: &str = "repeat the request with `confirm` set to true";
 /// The change of a session's plan that the user requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// No change: the plan changes only because its files have changed. Holds the model that the user has chosen, if
-    /// any.
+    /// A compilation of the current files, without another change. Holds the model that the user has chosen, if any.
     Reload(ModelOverride),
     /// Another model: a tier or the id of a model.
     Model(String),
@@ -56,7 +55,7 @@ pub enum PlanRequest {
     Budget(Nanos),
     /// The parts that the user leaves out of the requests.
     Omit(Vec<String>),
-    /// Model and limits stay as they were. A new session (`/new`) is compiled in this way.
+    /// A compilation of the current files with the model and the limits of the session, for a new session (`/new`).
     Same,
 }
 
@@ -96,7 +95,7 @@ impl PlanRequest {
     }
 }
 
-/// A plan that was sent to the session with a change.
+/// The plan of a change that this process has sent to the session.
 pub struct PlanOfChange {
     /// The id of the message that changes the plan.
     message: String,

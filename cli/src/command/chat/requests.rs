@@ -262,7 +262,8 @@ impl RequestHandler {
         Ok(json!({"input": id, "cache_loss": warning.map(|warning| warning.to_json())}))
     }
 
-    /// Submits a message, and waits until its record is on disk: a client relies on the response.
+    /// Submits a message, and waits until the message is recorded on disk, because a client relies on a successful
+    /// response.
     async fn submit(&self, input: UserInput, delivery: Delivery) -> Result<Option<Value>, String> {
         self.check_message(&input)?;
         let input = UserInput { source: InputSource::Rpc, ..input };

@@ -5,8 +5,9 @@
 //! paints rows. A frame is therefore still correct if the terminal was resized before it processed the frame.
 //!
 //! A row above the cursor that is wider than the resized terminal takes more rows if the terminal was resized after it
-//! processed the frame, and is cut otherwise. The screen cannot know which. For a short time after a change of the size,
-//! the cursor therefore stays in the first column of the first row, where no row is above it.
+//! processed the frame, and is cut otherwise. The program cannot detect which of the two cases applies. For a short
+//! time after a change of the size, the cursor therefore stays in the first column of the first row, where no row is
+//! above it.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -28,8 +29,8 @@ const ERASE_BELOW: &str = "\x1b[J";
 /// Maximum bytes of a text that is copied to the clipboard. Terminals ignore longer texts.
 const MAX_CLIPBOARD_BYTES: usize = 74_000;
 const RESET_STYLE: &str = "\x1b[0m";
-/// Time after a change of the size in which the size may change again without the program knowing it yet. tmux reports
-/// a second change 250 ms late.
+/// Time after a change of the size in which a second change may have happened that the terminal has not reported yet.
+/// tmux reports a second change 250 ms late.
 const RESIZE_SETTLE: Duration = Duration::from_millis(600);
 /// Turns automatic wrapping off and saves the cursor.
 const BEGIN_ROWS: &str = "\x1b[?7l\x1b7";
@@ -83,7 +84,7 @@ pub struct Screen<W> {
     is_stale: bool,
     has_color: bool,
     frame: Viewport,
-    /// The time until which the cursor is hidden, because the size may still change; `None` if it is stable.
+    /// The time until which the cursor is hidden, because the size may still change; `None` if the size is stable.
     unsettled_until: Option<Instant>,
 }
 

@@ -88,7 +88,8 @@ impl ChatInput {
     }
 }
 
-/// Prints a response on a thread of its own, because the client decides when it reads. The receiver gets the end.
+/// Prints a response on a separate thread, because printing blocks while the client does not read. The returned
+/// receiver completes when the response is printed.
 fn print_in_background(response: ChatResponse) -> oneshot::Receiver<()> {
     let (printed, receiver) = oneshot::channel();
     std::thread::spawn(move || {
@@ -109,7 +110,8 @@ pub struct SessionInput {
     is_json: bool,
     /// The future that answers the current request; `None` if no request is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
-    /// The end of the printing of the last response. While a client reads nothing, the session still takes signals.
+    /// A receiver that completes when the last response is printed. The session handles signals during this time, even
+    /// if the client does not read the response.
     printing: Option<oneshot::Receiver<()>>,
     /// The id of the last message that was sent.
     last_sent: Option<String>,
@@ -123,9 +125,9 @@ pub struct SessionInput {
 
 /// A question of a session whose lines a user types.
 enum LineQuestion {
-    /// A message would lose cached tokens.
+    /// Send the message although cached tokens are lost?
     Cache(UserInput, CacheWarning),
-    /// The conversation is to be compacted with this topic.
+    /// Compact the conversation? Holds the topic that the summary covers in detail.
     Compact(Option<String>),
 }
 
@@ -260,7 +262,8 @@ impl SessionInput {
         }
     }
 
-    /// Submits a message. Returns a question instead if a user types the lines and the message would lose cached tokens.
+    /// Submits a message. If a user types the lines and the message would lose cached tokens, does not submit the
+    /// message, and returns a question for the user.
     fn submit(&mut self, input: UserInput) -> Option<String> {
         if !self.lines.is_terminal() {
             // The lines of a file are prompts of their own.
@@ -285,7 +288,8 @@ impl SessionInput {
         self.send(input, delivery);
     }
 
-    /// Returns the question whether a message is sent although cached tokens are lost. The next line answers it.
+    /// Stores a message that would lose cached tokens, and returns the question whether to send the message. The next
+    /// line of the user answers the question.
     fn ask_guard(&mut self, input: UserInput, warning: CacheWarning) -> String {
         let without = warning.name_without();
         let answers = if without.is_empty() {

@@ -78,7 +78,7 @@ impl RequestHandler {
 #[derive(Debug, Clone, Copy)]
 struct HandedOnPrompt {
     number: u64,
-    /// The cost of the prompt before the next thread.
+    /// The cost of the prompt in this thread and the earlier ones.
     cost: Cost,
 }
 
@@ -101,7 +101,8 @@ impl HandedOnPrompt {
         Some(Self { number, cost })
     }
 
-    /// Returns the cost that the prompt with this number has from earlier threads.
+    /// Returns the cost of the prompt with this number in earlier threads; zero if the prompt did not start in an
+    /// earlier thread.
     fn cost_before(handed_on: Option<&Self>, number: u64) -> Cost {
         handed_on.filter(|prompt| prompt.number == number).map_or_else(Cost::default, |prompt| prompt.cost)
     }
@@ -134,7 +135,8 @@ fn started_children(events: &[Event]) -> BTreeMap<String, ChildOfPrompt> {
     found
 }
 
-/// Returns the cost of a session; `before` is the cost of its earlier threads, and `prompt` that of the running prompt.
+/// Returns the cost of a session as JSON. `before` is the cost of the session's earlier threads. `prompt` is the cost
+/// of the running prompt.
 fn cost_json(live: &LiveState, before: Cost, prompt: Option<&Cost>) -> Value {
     let state = &live.state;
     let mut session = before;

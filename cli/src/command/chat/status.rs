@@ -19,13 +19,13 @@ use crate::report::printable;
 #[derive(Debug, Default)]
 pub struct SessionStatus {
     model: String,
-    /// True if a script replaces the model: the costs are simulated.
+    /// True if a script replaces the model, so that the costs are simulated.
     is_scripted: bool,
     /// Size of the context window, in tokens.
     context_window: u64,
     /// Tokens of the last request and its reply. For a thread without requests, the estimate for its next request.
     context: u64,
-    /// The id of the current thread, while the next request of the thread is not estimated yet.
+    /// The id of the current thread if the tokens of the thread's next request are not estimated yet; otherwise `None`.
     unestimated: Option<String>,
     /// Tokens of the last request, and the number of them that came from the provider's cache.
     input: (u64, u64),

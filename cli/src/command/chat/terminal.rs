@@ -99,7 +99,7 @@ pub struct ChatTerminal {
     completer: Completer,
     overlay: Option<Overlay>,
     request: Option<OpenRequest>,
-    /// True if the user interrupted the prompt while the request was open.
+    /// True if the user interrupted the prompt while the approval request `request` was open.
     is_request_interrupted: bool,
     refusal: Option<RefusalMessage>,
     /// True while keys edit the text in the editor although an approval request is open, so that no key answers the
@@ -132,7 +132,7 @@ pub struct ChatTerminal {
     may_rewind: bool,
     /// True if the list of prompts that was requested last is for a rewind.
     offers_rewinds: bool,
-    /// The hint below the editor, with the ids of actions in place of their keys.
+    /// The hint below the editor. Placeholders such as `{app.interrupt}` stand for keys.
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,

@@ -18,7 +18,7 @@ const PROVIDERS: &str = "agent/providers/";
 
 /// Reports scripts that cannot be read, and branches of scripts for directives that do not exist. The script of a
 /// provider file of the user space or the standard library is checked only if a directive of the project can use the
-/// provider and the script exists: `--script` can replace the script.
+/// provider and the script exists. A missing script is no error there, because `--script` can replace it.
 pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport) {
     let items = Items::new(world);
     let mut known: Option<Vec<String>> = None;

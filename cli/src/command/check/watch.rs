@@ -18,9 +18,9 @@ use crate::options::OutputFormat;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
-/// Interval at which the command looks for changes. Each time, it reads the changes that inotify has reported, and
-/// compares the few files that scans leave out (`Fingerprints::of_other_files`). Without inotify, the interval between
-/// two scans is at least as long.
+/// Interval between two checks for changes. Each check reads the changes that inotify has reported, and compares the
+/// few files that scans leave out (`Fingerprints::of_other_files`). Without inotify, this is also the minimum interval
+/// between two scans.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);
@@ -84,7 +84,7 @@ struct ChangeDetector {
     /// report. The fingerprints are taken before the files are read, so that no change in between is missed.
     seen: Fingerprints,
     beside: Fingerprints,
-    /// The scripts of providers, which lie anywhere.
+    /// The scripts of providers. A script can be outside of the project.
     scripts: BTreeSet<PathBuf>,
     /// Time of the next scan.
     next: Instant,

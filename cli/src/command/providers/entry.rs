@@ -58,8 +58,9 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces, report: &Printer) -> Re
 }
 
 /// Completes the prices of an entry. An entry is merged with `listed`, the existing entry of the model (possibly of
-/// another space), and the merge keeps each old price that `prices` does not set. Therefore sets a missing `cache_read`
-/// or `cache_write` to the price `input`, and a missing `long_prompt` to `none` if `listed` has a `long_prompt`.
+/// another space), and the merge keeps each old price that `prices` does not set. To prevent this, the function sets a
+/// missing `cache_read` or `cache_write` to the price `input`, and a missing `long_prompt` to `none` if `listed` has a
+/// `long_prompt`.
 pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
     if let Some(input) = prices.get("input").cloned() {
         for key in ["cache_read", "cache_write"] {

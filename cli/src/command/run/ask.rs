@@ -1,6 +1,6 @@
-//! Approval of calls and of raised limits. At a terminal, the user is asked. Without a terminal, the headless policy
-//! decides; it can suspend the thread, which `rye threads approvals` then lists. An approval can be remembered for a
-//! thread or for the project, never globally.
+//! Approval of calls and of raised limits. At a terminal, the user answers each request. Without a terminal, the
+//! headless policy decides. The policy can suspend the thread, and `rye threads approvals` then lists the request. An
+//! approval can be remembered for a thread or for the project, never globally.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;

@@ -18,15 +18,15 @@ use crate::report::printable;
 const MAX_DIFF_ROWS: usize = 40;
 /// Maximum bytes of a file whose change is compared.
 const MAX_COMPARED_BYTES: u64 = 256 * 1024;
-/// Maximum number of blank lines in a row that are shown. More are counted instead.
+/// Maximum number of consecutive blank lines that are shown. For a longer sequence, only the number of lines is shown.
 const MAX_BLANK_LINES: usize = 3;
-/// Maximum number of spaces in a row that are shown. More are counted instead.
+/// Maximum number of consecutive spaces that are shown. For a longer sequence, only the number of spaces is shown.
 const MAX_SPACES: usize = 60;
-/// The arguments that a complete difference replaces.
+/// Names of the arguments that are not shown if the complete difference is shown.
 const COMPARED_ARGUMENTS: [&str; 3] = ["content", "old_string", "new_string"];
 
-/// Formats a call. For a change of an existing file by a file tool, the difference follows the arguments. A difference
-/// that is shown whole replaces the arguments with the texts.
+/// Formats a call. If a file tool changes an existing file, the difference follows the arguments. If the complete
+/// difference is shown, the arguments that contain the old and the new text are omitted.
 pub(super) fn call_lines(call: &CallToApprove, project: &Path, items: Option<&Items<'_>>) -> Vec<String> {
     let Some(diff) = items.and_then(|items| file_diff(call, project, items)) else {
         return argument_lines(&call.input);
@@ -67,8 +67,8 @@ fn file_diff(call: &CallToApprove, project: &Path, items: &Items<'_>) -> Option<
     (!diff.fits(0)).then_some(diff)
 }
 
-/// Returns the text after an edit; `None` if the edit fails. As in the tool, line breaks of the arguments become those
-/// of the file.
+/// Returns the text after an edit; `None` if the edit fails. If the file has CR LF line ends, the line ends of the
+/// arguments are converted first, as the tool does.
 fn edited(before: &str, parameters: &Map<String, Value>) -> Option<String> {
     let text = |name: &str| parameters.get(name)?.as_str();
     let (mut old, mut new) = (text("old_string")?.to_owned(), text("new_string")?.to_owned());

@@ -20,7 +20,7 @@ use crate::workspace::Spaces;
 pub struct EffectiveSettings {
     pub settings: CommandSettings,
     /// The lock file, if the resumed thread was started with `--locked` and the command has no lock file of its own.
-    /// Always `None` in a silent run.
+    /// Always `None` in a silent run (`RunOptions::silent`).
     pub lock: Option<Lock>,
     /// The recorded settings that no option of the command overrides.
     kept: CommandSettings,
@@ -62,8 +62,8 @@ impl EffectiveSettings {
     }
 
     /// Reads the script that simulates the models: the script that the command names, else the recorded script of the
-    /// thread. `None` if there is neither. Fails if the recorded script cannot be read. A silent run returns `None` in
-    /// this case, because it only ends the thread and calls no model.
+    /// thread. `None` if there is neither. Fails if the recorded script cannot be read. In a silent run
+    /// (`RunOptions::silent`), returns `None` in this case, because such a run only ends the thread and calls no model.
     pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
         if let Some(file) = how.script {
             return read_script(file).map(Some);

@@ -49,7 +49,8 @@ pub struct RunOutput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
     pub error: Option<ThreadErrorOutput>,
-    /// Cost of the run: of the thread, of the threads that it was handed over from, and of all threads below them.
+    /// Cost of the run: of the thread, of the earlier threads that a handoff continued in it, and of all descendants of
+    /// these threads.
     pub cost: CostOutput,
     /// SHA-256 of the stored plan.
     pub plan_id: String,
@@ -118,8 +119,9 @@ pub fn exit_of_run(result: &RunResult, origin: Option<ApprovalOrigin>) -> Exit {
     }
 }
 
-/// Returns the exit code of a run whose own exit code is `exit`. A run that leaves a suspended child behind is not done.
-/// `waiting` has the suspended descendants, each with the limit that it has reached.
+/// Returns the exit code of a run that would end with `exit`. If a descendant is suspended, a successful run gets the
+/// code of a reached limit or of a refused call instead, because the run is not complete. `waiting` has the suspended
+/// descendants, each with the limit that it has reached.
 pub fn exit_of_waiting(exit: Exit, waiting: &[(ThreadId, Option<String>)]) -> Exit {
     match waiting.first() {
         Some((_, Some(_))) if exit == Exit::Success => Exit::Limit,

@@ -166,7 +166,7 @@ impl HumanRenderer {
         Self { out: Stdout::captured(), progress: None, ..Self::new(report, events, true) }
     }
 
-    /// Sets the engine, whose running outputs and changed files a terminal shows.
+    /// Sets the engine. A terminal shows the outputs of its running programs, and the files that its tools change.
     #[must_use]
     pub fn with_engine(mut self, engine: &Engine) -> Self {
         if let Some(progress) = &mut self.progress {
@@ -565,7 +565,7 @@ fn reply_text(content: &[ContentBlock]) -> SharedText {
     })
 }
 
-/// The length and the hash of printed text: a reply can have many megabytes, and the text itself is not needed again.
+/// The length and the hash of printed text. The text itself is not stored, because a reply can have many megabytes.
 #[derive(Default)]
 struct PrintedText {
     bytes: usize,

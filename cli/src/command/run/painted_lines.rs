@@ -21,7 +21,8 @@ pub struct PaintedLines {
 }
 
 impl PaintedLines {
-    /// Paints `lines` over the lines that were painted before. Errors are ignored: lost progress does not stop a run.
+    /// Paints `lines` over the lines that were painted before. Ignores write errors, because a run continues without
+    /// its progress display.
     pub fn paint(&mut self, lines: &[String]) {
         let entered = entered_bytes();
         // The echo of Enter has moved the cursor down by one line. More than one new line since the last repaint is

@@ -31,7 +31,8 @@ pub trait Render: Send {
     }
     /// Called when the user sends a stop signal (such as Ctrl+C).
     fn stop(&mut self) {}
-    /// Returns true if the renderer prints pieces of replies whose text it does not print again as a whole.
+    /// Returns true if the output is incomplete without some of the streamed pieces. A note then states the number of
+    /// pieces that were dropped, because the output was too slow.
     fn needs_every_piece(&self) -> bool {
         false
     }

@@ -253,8 +253,9 @@ struct SignalForwarder<'a> {
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl SignalForwarder<'_> {
-    /// Waits for the next signal. A hangup is ignored unless it is the first signal: both the kernel and the shell may
-    /// send a hangup, and the second one must neither kill threads nor cut the output.
+    /// Waits for the next signal. A hangup after the first signal is ignored. Both the kernel and the shell may send a
+    /// hangup when a terminal closes, and the second hangup must not kill the threads. A background process ignores
+    /// every hangup.
     async fn next(&mut self) -> StopSignal {
         match &mut self.signals {
             Some(signals) => loop {

@@ -143,8 +143,8 @@ fn is_chat(events: &[Event]) -> bool {
     events.iter().any(|event| matches!(&event.body, EventBody::PlanBound(bound) if bound.chat))
 }
 
-/// Waits up to [`ANSWER_TIMEOUT`] until the thread has recorded the answer. After this time, the answer remains in the
-/// mailbox, which is no failure. Fails if another answer was recorded before, or if the thread has ended.
+/// Waits up to [`ANSWER_TIMEOUT`] until the thread has recorded the answer. After this time, returns without an error,
+/// and the answer remains in the mailbox. Fails if another answer was recorded before, or if the thread has ended.
 fn wait_until_consumed(
     id: &ThreadId,
     open: &OpenApprovalRequest,

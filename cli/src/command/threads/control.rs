@@ -42,7 +42,7 @@ pub struct SteerArgs {
     /// Deliver the message when the thread would otherwise finish, instead of immediately
     #[arg(long)]
     follow_up: bool,
-    /// Rejected: messages to running threads are text only
+    /// Hidden option that always causes an error, because a message to a running thread is text only
     #[arg(long, value_name = "FILE", hide = true)]
     image: Vec<PathBuf>,
 }
@@ -142,7 +142,7 @@ pub enum MessageDelivery {
     Recorded,
     /// The message is in the mailbox of the thread, which is orphaned or does not read the mailbox at the moment.
     Waiting(ListedThread),
-    /// The thread has ended without the message, which is no longer in the mailbox.
+    /// The thread has ended before it recorded the message. The message is no longer in the mailbox.
     Refused(ListedThread),
 }
 
@@ -245,7 +245,8 @@ pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printe
     print_entries(&entries?, reader, report)
 }
 
-/// Prints a line with the id and the status of each thread; as JSON, prints the same object as `rye threads list`.
+/// Prints a line with the id and the status of each thread. In JSON format, prints a [`ListOutput`], as `rye threads
+/// list` does.
 pub fn print_entries(entries: &[ListedThread], reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     print_with_costs(entries, |entry| Ok(reader.tree_cost(&entry.row)?), report)
 }

@@ -109,7 +109,8 @@ struct ExportedThread {
     steps: Vec<ScriptStep>,
     /// Children by spawn number.
     children: BTreeMap<u64, ThreadId>,
-    /// The relation of a run to another thread of its chain; `None` for a chat and if the thread is no part of a chain.
+    /// The part of a sentence that states that the thread continues another thread or was handed over to one. `None` if
+    /// neither is the case, and for a chat.
     chain: Option<&'static str>,
 }
 

@@ -180,7 +180,7 @@ impl From<PrintedCost> for CostOutput {
 }
 
 impl ThreadOutput {
-    /// `cost` is the cost of the thread with its descendants.
+    /// Creates the output for a thread. `cost` is the cost of the thread with its descendants.
     pub fn new(entry: &ListedThread, cost: Cost) -> Self {
         let row = &entry.row;
         Self {
@@ -329,7 +329,8 @@ fn chain_heads(entries: &[ListedThread]) -> HashMap<&ThreadId, &ThreadId> {
     roots.iter().filter_map(|(id, row)| Some((*id, head(row)?))).collect()
 }
 
-/// Returns the start of the newest thread of each chain, by the id of its first thread.
+/// Returns the creation time of the newest thread of each chain, by the id of the first thread of the chain. Times are
+/// in milliseconds since 1970.
 fn newest_of_chains<'e>(
     entries: &'e [ListedThread],
     heads: &HashMap<&'e ThreadId, &'e ThreadId>,
@@ -368,8 +369,8 @@ fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<CurrentSt
     Some(current)
 }
 
-/// The columns that a narrow table omits, in this order: the directive, the turns, the tokens. Each number counts the
-/// columns that are left.
+/// Indexes of the columns that a narrow table omits, in this order: the directive, the turns, the tokens. Each index
+/// refers to the table without the columns that were omitted before.
 const OPTIONAL_COLUMNS: [usize; 3] = [1, 2, 2];
 
 fn build_table(rows: &[ListRow], format: Format) -> Table {

@@ -55,7 +55,7 @@ pub struct ProveOutput {
     /// Bytes of system prompt and first message, if the first request matches the stored plan.
     pub first_request: Option<usize>,
     /// Sentence that names the first part of the first request that differs from the plan (`system prompt`,
-    /// `contributors` or `message`), or says that no request was sent; null if the request matches.
+    /// `contributors` or `message`), or states that no request was sent; null if the request matches.
     pub differs: Option<String>,
     /// Manifest entries of the plan that have changed, missing files included.
     pub changed: Vec<String>,
@@ -213,8 +213,8 @@ struct RecordedCall<'c> {
 }
 
 impl RecordedCall<'_> {
-    /// Recompiles the stored copies of the sources and returns true if the plan is the same; `None` if copies are
-    /// missing.
+    /// Compiles the stored copies of the sources, and returns true if the result is the recorded plan; `None` if copies
+    /// are missing.
     fn recompile_copies(&self, reader: &ThreadReader, spaces: &Spaces) -> Result<Option<bool>, CommandError> {
         let others = spaces.open_without_project()?;
         let mut world = MapWorld::with_fallback(&others);

@@ -50,7 +50,7 @@ pub struct ShowOutput {
     pub ledger: Vec<AccountOutput>,
     /// The continuation chain of the thread, first thread first.
     pub chain: Vec<String>,
-    /// Cost of the run: of the threads that were handed over to each other, with all threads below them.
+    /// Cost of the run: of the threads that continue each other by handoffs, and of all descendants of these threads.
     pub run_cost: CostOutput,
     /// Process that owns the thread, or owned it last.
     pub pid: Option<u32>,
@@ -289,7 +289,8 @@ fn find_ended(events: &[Event]) -> Option<&Ended> {
     events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
 }
 
-/// Returns the limits of a run with all raises, or the limits of each prompt with which a chat was opened.
+/// Returns the current limits of a run, with all raises. For a chat, returns the limits of each prompt at the start of
+/// the session.
 fn limits_now(opened: &Opened, events: &[Event]) -> PlanLimits {
     limits_of_run(events).unwrap_or(opened.limits)
 }

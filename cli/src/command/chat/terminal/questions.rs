@@ -25,7 +25,7 @@ pub(super) enum KeyQuestion {
     Rewind { prompt: u64 },
     /// A prompt would send cached tokens again uncached: the user sends it, sends it once without a part, or cancels.
     Cache(Box<GuardedMessage>),
-    /// The conversation is to be compacted, with a summary about this topic.
+    /// A compaction of the conversation: the user confirms or cancels. `focus` is the topic of the summary.
     Compact { focus: Option<String> },
 }
 
@@ -41,8 +41,8 @@ pub(super) struct GuardedMessage {
 }
 
 impl KeyQuestion {
-    /// Returns the row that lists the keys and the answers that they choose, with the ids of actions in place of their
-    /// keys.
+    /// Returns the row that lists the keys and the answers that they choose. Placeholders such as `{app.interrupt}`
+    /// stand for keys.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Children { text, .. } => text,
@@ -143,7 +143,7 @@ impl ChatTerminal {
         self.question = Some(KeyQuestion::Rewind { prompt });
     }
 
-    /// Asks whether a message is sent although it sends cached tokens again uncached.
+    /// Asks the user whether to send a message that sends cached tokens again uncached.
     pub(super) fn ask_cache(&mut self, input: UserInput, text: String, delivery: Delivery, warning: CacheWarning) {
         self.note(&warning.text);
         let without = warning.name_without();

@@ -106,18 +106,20 @@ impl TypedCommands {
         self.changes.load(Ordering::Acquire) > 0
     }
 
-    /// Queues a report, which follows once the commands that were typed before it have taken effect.
+    /// Queues a report. [`Self::next`] returns the report ([`TypedResult::Released`]) after the commands that were
+    /// typed before it have taken effect.
     pub(super) fn report_release(&self) {
         self.jobs.send(Job::Release).ok();
     }
 
-    /// Queues a message with images. When its turn comes, the images are read and stored, and the message is submitted.
+    /// Queues a message with images. After the commands before it, the task reads and stores the images, and submits
+    /// the message.
     pub(super) fn submit(&self, input: UserInput, images: Vec<PathBuf>, delivery: Delivery) {
         self.jobs.send(Job::Submit(input, images, delivery)).ok();
     }
 
-    /// Queues a message that is sent once without these parts of the context. When its turn comes, its images are read
-    /// and stored first.
+    /// Queues a message that is sent once without these parts of the context. After the commands before it, the task
+    /// reads and stores the images, and submits the message.
     pub(super) fn submit_without(&self, input: UserInput, images: Vec<PathBuf>, parts: Vec<String>) {
         self.jobs.send(Job::SubmitWithout(input, images, parts)).ok();
     }

@@ -28,7 +28,8 @@ impl ChatTerminal {
         activity
     }
 
-    /// Returns a hint with the keys in force in place of the ids of actions.
+    /// Replaces the placeholders of a hint, such as `{app.interrupt}`, with the keys that the user has bound to the
+    /// actions.
     pub(super) fn name_keys(&self, hint: &str) -> String {
         name_keys(hint, &self.session.keys.bindings)
     }

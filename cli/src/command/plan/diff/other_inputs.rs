@@ -167,7 +167,7 @@ impl<'a> OtherInputs<'a> {
         Ok(routes.into_iter().map(|route| route.diff).collect())
     }
 
-    /// Compiles the plan of a call with `inputs`; the error is the first one that refuses the plan.
+    /// Compiles the plan of a call with `inputs`. If the directive has errors, the inner error is the first of them.
     fn compile_call(&self, world: &dyn World, inputs: &Inputs) -> Result<Result<Compilation, SideError>, CommandError> {
         let request = CompileRequest { inputs: Some(inputs.clone()), ..self.request(world)? };
         let mut sources = Sources::default();
@@ -200,7 +200,8 @@ impl SideError {
     }
 }
 
-/// Describes the inputs for which only one side has a plan: with `Widened` the new side, with `Narrowed` the old side.
+/// Describes inputs for which only one side has a plan. If `direction` is `Widened`, the new side has the plan,
+/// otherwise the old side. `error` is the error of the other side.
 fn describe_one_sided(direction: Direction, error: SideError, inputs: &[Inputs]) -> PlanChange {
     let example = inputs.first().map(|inputs| Value::Object(inputs.clone()).to_string()).unwrap_or_default();
     let others = match inputs.len() {

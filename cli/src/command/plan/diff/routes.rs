@@ -20,8 +20,8 @@ use crate::report::{Printer, printable};
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RouteDiffsOutput {
     pub directive: String,
-    /// True if the plan of a route, or a directive that it can start, may do or spend more than before, or if this
-    /// cannot be ruled out.
+    /// True if the plan of a route, or a directive that the plan can start, may do or spend more than before, or if the
+    /// comparison cannot exclude this.
     pub widened: bool,
     /// A comparison for each pair of routes: the route that a call takes before the change, and the route that the call
     /// takes after the change.

@@ -1,12 +1,13 @@
-//! The programs whose simple commands have a shape. No argument of such a command can name another program to run.
+//! The programs whose simple commands have a shape (the first words of a command, which an approval can cover). No
+//! argument of such a command can name another program to run.
 
-/// A program whose commands have a shape if `accepts` accepts their arguments.
+/// A program whose commands have a shape if `accepts` returns true for each of their arguments.
 struct ShapedProgram {
     name: &'static str,
     /// The subcommands that have a shape; empty for a program without subcommands.
     subcommands: &'static [&'static str],
-    /// Returns true if an argument names no program and no file or folder that determines which program runs, and does
-    /// not delete or overwrite anything.
+    /// Returns true if an argument is safe. An unsafe argument deletes or overwrites a file, names a program to run, or
+    /// names a file or folder that determines which program runs.
     accepts: fn(&str) -> bool,
 }
 
@@ -41,8 +42,8 @@ const FILE_PROGRAMS: [&str; 26] = [
     "wc",
 ];
 
-/// Programs of which some arguments delete or overwrite a file, or determine which program runs. Such a program has a
-/// shape only with the listed subcommands, and only without these arguments.
+/// Programs with some arguments that delete or overwrite a file, or that determine which program runs. A command of
+/// such a program has a shape only with a listed subcommand, and only without these arguments.
 const PROGRAMS_WITH_ARGUMENTS: [ShapedProgram; 11] = [
     ShapedProgram {
         name: "cargo",
@@ -94,50 +95,54 @@ pub fn count_shape_words(words: &[&str]) -> Option<usize> {
     })
 }
 
-/// Refuses the options that write a file or run a program for differences; git accepts the start of an option's name.
+/// Returns false for the options `--output` and `--ext-diff`, which write a file or run a program. Also returns false
+/// for their abbreviations, because git accepts the start of an option's name.
 fn of_git(argument: &str) -> bool {
     !["--out", "--ext"].iter().any(|refused| argument.starts_with(refused))
 }
 
-/// Accepts the options that list branches. Names and all other options create, change or delete branches.
+/// Returns true for the options that list branches. All other options, and names, can create, change or delete
+/// branches.
 fn lists_branches(argument: &str) -> bool {
     ["-a", "-r", "-v", "-vv", "--all", "--list", "--remotes", "--show-current", "--verbose"].contains(&argument)
 }
 
-/// Accepts formats and the options for the time zone. All other arguments can set the clock.
+/// Returns true for formats and for the options of the time zone. All other arguments can set the clock.
 fn prints_date(argument: &str) -> bool {
     argument.starts_with('+') || ["-u", "-R", "-I", "--utc", "--iso-8601", "--rfc-email"].contains(&argument)
 }
 
-/// Refuses the actions that delete or write files or run a program.
+/// Returns false for the actions that delete or write files or run a program.
 fn of_find(argument: &str) -> bool {
     !["-delete", "-exec", "-fls", "-fprint", "-ok"].iter().any(|refused| argument.starts_with(refused))
 }
 
-/// Refuses the option that names a file for the output, alone or among other letters.
+/// Returns false for the one-letter options `-o` and `-R`, which write files, even if other letters are in the same
+/// argument.
 fn of_tree(argument: &str) -> bool {
     argument.starts_with("--") || !(argument.starts_with('-') && argument.contains(['o', 'R']))
 }
 
-/// Refuses options for other configurations, manifests and target specifications, because each of these files can name
-/// programs. Also refuses `@FILE`, a file with arguments for the compiler.
+/// Returns false for options that name another configuration, manifest or target specification, because each of these
+/// files can name programs. Also returns false for `@FILE`, a file with arguments for the compiler.
 fn of_cargo(argument: &str) -> bool {
     !["--config", "--manifest-path", "--target", "-C", "-Z", "@"].iter().any(|refused| argument.starts_with(refused))
 }
 
-/// Refuses options that name a program or another module, and source files, which `go test` runs.
+/// Returns false for options that name a program or another module, and for source files, because `go test` runs them.
 fn of_go(argument: &str) -> bool {
     const REFUSED: [&str; 8] = ["C", "compiler", "exec", "gccgoflags", "modfile", "overlay", "toolexec", "vettool"];
     let option = argument.strip_prefix('-').map(|rest| rest.strip_prefix('-').unwrap_or(rest));
     !option.is_some_and(|option| REFUSED.contains(&option)) && !argument.contains(".go")
 }
 
-/// Refuses options: the package managers accept abbreviations of options that name a shell or another project.
+/// Returns false for every option, because the package managers accept abbreviations of the options that name a shell
+/// or another project.
 fn is_no_option(argument: &str) -> bool {
     !argument.starts_with('-')
 }
 
-/// Refuses the options that make ripgrep run another program, such as `--pre` and `-z`.
+/// Returns false for the options that make ripgrep run another program, such as `--pre` and `-z`.
 fn of_ripgrep(argument: &str) -> bool {
     let is_refused = ["--hostname", "--pre", "--search-zip"].iter().any(|refused| argument.starts_with(refused));
     let has_letter = !argument.starts_with("--") && argument.starts_with('-') && argument.contains('z');

@@ -32,8 +32,8 @@ impl HumanRenderer {
         self.thread_line(thread, if ran.exit_code == 0 { DIM } else { color_style(AnsiColor::Red) }, end);
     }
 
-    /// Prints the text that the chat sends, if a hook or an expansion has changed the typed text, or the reply of the
-    /// hook that handled the message.
+    /// Prints the reply of a hook to a message of the user. If a hook or an expansion has changed the typed text, also
+    /// prints the text that the chat sends.
     pub(super) fn user_input(&mut self, thread: &ThreadId, input: &AcceptedInput) {
         self.hook_reply(thread, input.reply.as_deref());
         if self.is_chat && self.main.as_ref() == Some(thread) && !input.handled && input.raw != input.text {

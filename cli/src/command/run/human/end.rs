@@ -70,7 +70,8 @@ impl HumanRenderer {
         write!(io_err(), "{}", fold_for_stderr(&lines)).ok();
     }
 
-    /// Adds the lines at the end of a run. Writing to a string cannot fail.
+    /// Adds the lines at the end of a run to `err`: error, missing outputs, status with cost, and help. Ignores the
+    /// results of the writes, because writing to a string cannot fail.
     fn add_end(
         &self,
         err: &mut String,
@@ -224,7 +225,8 @@ impl HumanRenderer {
     }
 }
 
-/// Returns the error code of a failed child, whose error was printed at its end. `None` for any other result.
+/// Returns the error code of a failed child, or its status if the child has no error code. `content` is the result of
+/// the call that started the child. `None` for any other result.
 pub(super) fn child_failure(content: &str) -> Option<String> {
     let result: RunResult = serde_json::from_str(content).ok().filter(|result: &RunResult| !result.success)?;
     Some(result.error.map_or_else(|| result.status.as_str().to_owned(), |error| error.code))

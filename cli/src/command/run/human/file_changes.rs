@@ -20,7 +20,8 @@ const MAX_COMPARED_BYTES: usize = 256 * 1024;
 pub(super) struct FileChanges {
     objects: Objects,
     changes: BTreeMap<(ThreadId, String), Vec<FileChanged>>,
-    /// The threads whose last reply contains a call that was approved at a question. The question has shown its change.
+    /// The threads whose last reply contains a call for which the user got an approval request. The request has shown
+    /// the change of the file.
     asked: BTreeSet<ThreadId>,
 }
 
