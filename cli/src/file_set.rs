@@ -117,7 +117,7 @@ impl FileSet {
         Ok(written)
     }
 
-    /// Removes a file.
+    /// Removes a file. If the command fails, the file is written again with its contents.
     pub fn remove(&mut self, path: &Path) -> Result<(), CommandError> {
         let before = self.within.read(path, MAX_FILE_BYTES).map_err(|error| self.failed("removed", path, &error))?;
         self.within.remove(path).map_err(|error| self.failed("removed", path, &error))?;

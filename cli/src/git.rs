@@ -194,7 +194,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// A process that is killed after a timeout, or when this value is dropped.
 struct BoundedProcess {
     child: Arc<Mutex<Child>>,
-    /// Dropping the sender ends the thread that would kill the process after the timeout.
+    /// Dropping the sender ends the OS thread that would kill the process after the timeout.
     _ended: mpsc::Sender<()>,
 }
 

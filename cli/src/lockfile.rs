@@ -67,7 +67,7 @@ pub fn find_drift(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Dri
     Ok(list_drift(id.as_str(), locked, &current_entry(world, id)?))
 }
 
-/// Returns the refusal to start a directive without an entry in the lock file.
+/// Returns the error for a directive that cannot start, because the lock file has no entry for it.
 fn not_locked(id: &ItemId) -> CommandError {
     let failure = CommandError { exit: Exit::Refused, ..CommandError::failed(format!("`{id}` is not locked")) };
     failure.with_help(format!("lock the directive with `rye lock {id}`"))
@@ -78,7 +78,7 @@ pub fn current_entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, C
     lock_entries(world, id).map_err(|why| no_plan_failure(id, why))
 }
 
-/// Returns the failure of a directive without a plan.
+/// Returns the error for a directive that has no plan, because of `why`.
 pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
     match why {
         NoPlan::Errors(_) => CommandError::failed(format!("`{id}` has errors, so it has no plan"))

@@ -1,5 +1,5 @@
-//! Exhausted limits of the system: threads, open files, disk space. Each of them ends a command with an error that names
-//! the limit and its remedy.
+//! Exhausted limits of the system: OS threads, open files, disk space. An exhausted limit ends a command with an error
+//! that names the limit and the remedy.
 
 use std::io;
 use std::sync::mpsc::channel;
@@ -11,7 +11,8 @@ use rustix::io::Errno;
 /// The ends of messages that report that a process or thread could not be started. The error of the system follows.
 const FAILED_STARTS: [&str; 4] = [" be started: ", "spawn worker thread: ", "spawn thread: ", "starting its writer: "];
 /// Help texts for errors of the system. A help text applies to each message that contains the text of its error.
-/// `EAGAIN` must also follow one of [`FAILED_STARTS`], because other operations, such as a read, can fail with it too.
+/// `EAGAIN` must also follow one of [`FAILED_STARTS`], because other operations, such as a read, can fail with `EAGAIN`
+/// too.
 const HELPS: [(Errno, &str); 5] = [
     (
         Errno::AGAIN,
@@ -25,7 +26,7 @@ const HELPS: [(Errno, &str); 5] = [
 ];
 /// Repeating is safe, because each command that writes files undoes or continues its incomplete work.
 const FULL_DISK: &str = "free some space, then repeat the command";
-/// Number of threads that the system must let the process start.
+/// Number of OS threads that the system must allow the process to start.
 const MIN_THREADS: usize = 2;
 
 /// Returns the help text for an error whose cause is an exhausted limit; `None` for any other error. The text of the
@@ -53,10 +54,10 @@ pub fn set_limit_handler(end: impl Fn(&str) + Send + Sync + 'static) {
     }));
 }
 
-/// Checks that the process can start threads.
+/// Checks that the process can start OS threads.
 ///
 /// # Errors
-/// The system refuses a thread.
+/// The system refuses to start an OS thread.
 pub fn check_threads() -> io::Result<()> {
     let (release, released) = channel::<()>();
     let released = Mutex::new(released);

@@ -22,8 +22,8 @@ pub fn ask_yes_no(question: &str) -> io::Result<bool> {
     Ok(is_yes(&answer))
 }
 
-/// Variant of [`ask_yes_no`] that other futures can interrupt. After an interruption, a thread still waits for a line;
-/// the process exits without waiting for this thread.
+/// Variant of [`ask_yes_no`] that other futures can interrupt. After an interruption, an OS thread still waits for a
+/// line. The process exits without waiting for this OS thread.
 pub async fn ask_yes_no_async(question: String) -> io::Result<bool> {
     let (sender, answer) = tokio::sync::oneshot::channel();
     // The receiver may be gone.

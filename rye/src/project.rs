@@ -60,7 +60,8 @@ impl Project {
         Self { root, user_root, trust: TrustSource::Recorded, shipped: BTreeSet::new }
     }
 
-    /// Ignores the user space: there are no user items and no keys, and nothing in the project is trusted.
+    /// Ignores the user space: there are no user items and no keys. Nothing in the project is trusted, unless
+    /// [`Project::trust_everything`] is also called.
     #[must_use]
     pub fn without_user_space(mut self) -> Self {
         self.user_root = None;

@@ -218,7 +218,7 @@ impl Session {
         &self.handle.thread_id
     }
 
-    /// Subscribes to the live events. The first subscription receives all events from the start of the thread; a later
+    /// Subscribes to the live events. The first subscription receives all events from the start of the thread. A later
     /// subscription receives the events that follow the call of `subscribe`. Every subscription also receives the
     /// questions that are open at this time. Must be called within a Tokio runtime.
     pub fn subscribe(&mut self) -> LiveEvents {
@@ -250,7 +250,7 @@ impl Session {
     }
 
     /// Submits a message to a chat ([`CompileRequest::chat`](crate::CompileRequest::chat)). The message passes the
-    /// `input` hooks and the expansion of skills and prompt templates; the event `user_input` with the id of the
+    /// `input` hooks and the expansion of skills and prompt templates. The event `user_input` with the id of the
     /// receipt states the result. Returns `None` if the thread has ended.
     pub async fn submit(&self, input: impl Into<UserInput>, delivery: Delivery) -> Option<Receipt> {
         let input = input.into();
@@ -300,7 +300,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Engine`]: the plan requires trust that it does not have, or the store cannot be written.
+    /// [`Error::Engine`]: the user does not trust a trust requirement of the plan, or the store cannot be written.
     pub async fn replan(&self, compilation: &Compilation) -> Result<(), Error> {
         let plan = self.engine.store_plan(compilation).await?;
         self.handle.send(ControlMessage::Replan { plan });

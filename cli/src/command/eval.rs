@@ -23,10 +23,10 @@ pub struct EvalArgs {
     /// A `${…}` template: a text, or a list or mapping as JSON
     #[arg(long, group = "request", value_name = "TEMPLATE")]
     template: Option<String>,
-    /// A text with `{input:…}`
+    /// A text with `{input:…}` placeholders
     #[arg(long, group = "request", value_name = "TEXT")]
     inputs_text: Option<String>,
-    /// A capability pattern, and a text that is matched against it as a whole
+    /// A capability pattern, and a text that the pattern must match as a whole
     #[arg(long, group = "request", num_args = 2, value_names = ["PATTERN", "TEXT"])]
     glob: Option<Vec<String>>,
     /// Look up the risk tier of a capability

@@ -17,7 +17,7 @@ use crate::report::{Printer, first_sentence};
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     /// A code as diagnostics print it (`rye::extends::cycle` or `extends::cycle`) or its last part (`dead-grant`), a
-    /// group of capabilities (`fs.read`), or `capabilities` for all groups; without one, all codes are listed
+    /// group of capabilities (`fs.read`), or `capabilities` for all groups (default: list all codes)
     code: Option<String>,
 }
 
@@ -87,7 +87,7 @@ fn find_page(code: &str) -> Option<&'static codes::Code> {
     })
 }
 
-/// Returns true if a code ends with this name.
+/// Returns true if `name` is the last part of a code: `cycle` of `extends::cycle`.
 fn is_last_part(code: &str, name: &str) -> bool {
     code.rsplit("::").next() == Some(name)
 }

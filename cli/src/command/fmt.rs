@@ -20,7 +20,7 @@ use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
 pub struct FmtArgs {
-    /// Files, folders or ids; without one, the whole project
+    /// Files, folders or item ids to format (default: the whole project)
     #[arg(value_name = "PATH|ID")]
     paths: Vec<PathBuf>,
     /// Change nothing; print what would change, and fail if anything would

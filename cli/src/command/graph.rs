@@ -87,9 +87,9 @@ enum DetailArg {
     Items,
     /// Directives one by one, other items by folder
     Mixed,
-    /// Everything by folder
+    /// A box for each folder
     Folders,
-    /// Everything by the first folder
+    /// A box for each top-level folder
     Top,
 }
 
@@ -152,7 +152,7 @@ pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-/// Prints a drawing.
+/// Renders a drawing in the language `language`, and prints it to stdout.
 pub fn print_drawing(drawing: &Drawing, language: GraphLanguage, report: &Printer) -> Result<(), CommandError> {
     let text = match language {
         GraphLanguage::Mermaid => mermaid::render(drawing),

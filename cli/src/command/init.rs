@@ -116,7 +116,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
 }
 
 /// Returns the id of the user's key; generates a key if there is none. Returns `None`, after a note, if no key can be
-/// generated: a project works without a key.
+/// generated, because a project works without a key.
 fn ensure_key_id(report: &Printer) -> Option<String> {
     let Some(root) = user_root() else {
         report.note(

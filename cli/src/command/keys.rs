@@ -29,13 +29,13 @@ enum KeysCommand {
     Generate,
     /// List the trusted keys
     List,
-    /// Trust another's key
+    /// Trust the key of another person
     Trust {
         /// The public key as a PEM file
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Stop trusting another's key
+    /// Stop trusting the key of another person
     Revoke {
         /// Id of the key, as `rye keys list` prints it
         #[arg(value_name = "KEYID")]

@@ -54,7 +54,7 @@ enum McpCommand {
     Add(add::AddArgs),
     /// Start servers, and write an item for each of their tools
     Refresh {
-        /// Servers to refresh; without any, all of them
+        /// Servers to refresh (default: all servers)
         #[arg(value_name = "SERVER")]
         servers: Vec<String>,
         /// Print the changes without writing them; exit with code 1 if there are any
@@ -149,8 +149,9 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
 }
 
-/// Adds a server: writes its entry and the items of its tools, and trusts them if the user agrees. If the server cannot
-/// be started, if the user refuses, or if a signal stops the command, the files are as before.
+/// Adds a server: writes its entry and the items of its tools, and records trust in the server and the items. At a
+/// terminal, asks the user before recording the trust. If the server cannot be started, if the user refuses, or if a
+/// signal stops the command, the files are restored.
 fn add_and_trust(
     args: &add::AddArgs,
     configured: &BTreeMap<String, McpServer>,

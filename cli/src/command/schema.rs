@@ -208,7 +208,7 @@ enum ChatLine {
 #[expect(dead_code, reason = "only the schema is used")]
 enum EvalOutput {
     Fine {
-        /// The id of the request, if it had one.
+        /// The id of the request, if the request has an id.
         id: Option<serde_json::Value>,
         ok: serde_json::Value,
     },

@@ -49,7 +49,7 @@ pub struct TrustOutput {
 /// Simple commands that need no further approval.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ApprovedCommandsOutput {
-    /// The capability of the calls.
+    /// The capability of the calls that run these commands.
     pub capability: String,
     /// The words with which each of these commands starts.
     pub starts_with: Vec<String>,

@@ -73,7 +73,7 @@ impl Table {
         widths.iter().sum::<usize>() + widths.len().saturating_sub(1) * 2
     }
 
-    /// Removes a column.
+    /// Removes the column with this index from the header and from all rows.
     pub fn remove_column(&mut self, column: usize) {
         for cells in &mut self.rows {
             cells.remove(column);

@@ -19,7 +19,7 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("TokensReport.palette", "tokens of the palette"),
     ("TokensReport.system", "tokens of the system prompt"),
     ("assert.directives", "number of directives"),
-    ("eval.id", "the id of the request, if it had one"),
+    ("eval.id", "the id of the request, if the request has an id"),
     ("eval.ok", "the answer"),
     ("lock-file.directives", "the locked plans of each directive"),
     ("plan-graph.nodes", "the steps"),

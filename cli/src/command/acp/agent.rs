@@ -473,8 +473,8 @@ fn find_project_of(folder: &Path) -> Result<Spaces, Error> {
     find_project(folder).map_err(|failure| no_project(folder, &failure))
 }
 
-/// Finds the project of a folder: the nearest folder with `.ai/`, from `folder` upwards; `folder` itself if there is
-/// none.
+/// Finds the project of a folder: the nearest folder with `.ai/`, from `folder` upwards. If no such folder exists, the
+/// project is `folder` itself.
 fn find_project(folder: &Path) -> Result<Spaces, CommandError> {
     let project = folder.ancestors().find(|folder| folder.join(".ai").is_dir());
     Spaces::find(Some(project.unwrap_or(folder)))

@@ -15,7 +15,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time from the kill of the threads to the end of this process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The sessions to close.
+/// The sessions of an agent that is closing them, and the ways to end the sessions.
 pub trait ClosingSessions {
     /// Waits until no thread and no program runs.
     fn wait_closed(&self) -> impl Future<Output = ()> + Send;
@@ -34,8 +34,8 @@ enum Stage {
     Killed,
 }
 
-/// Waits until the sessions are closed. After a stop signal (`is_stopped`), kills the threads that do not end in time;
-/// a further signal other than SIGHUP kills the threads at once. Returns false if threads do not end even after a kill.
+/// Waits until the sessions are closed. After a stop signal (`is_stopped`), kills the threads that do not end in time.
+/// A further signal other than SIGHUP kills the threads at once. Returns false if threads do not end even after a kill.
 pub async fn close(
     sessions: &impl ClosingSessions,
     is_stopped: bool,

@@ -17,7 +17,7 @@ const READ_AHEAD: usize = 16;
 /// A line to write to stdout, with the channel that receives the result of the write.
 type Written = (String, oneshot::Sender<io::Result<()>>);
 
-/// Returns a transport over stdin and stdout. A thread reads the lines, and another thread writes them. Both threads
+/// Returns a transport over stdin and stdout. One OS thread reads the lines, and another OS thread writes them. Both
 /// live until the process ends, because a blocking read or write cannot be cancelled. After the last line of the input,
 /// the transport sets `disconnection`. If `disconnection` is set earlier, the transport returns no more lines.
 pub fn standard_streams(

@@ -57,7 +57,7 @@ pub struct UpdateMapper {
     /// The folder of the project, and the store of the texts of changed files. If `None`, the updates do not include
     /// changed files.
     files: Option<(PathBuf, Objects)>,
-    /// True if the client shows compactions.
+    /// True if the client has announced that it shows compactions.
     has_compactions: bool,
 }
 

@@ -38,7 +38,7 @@ pub struct OpenSession {
     pub requests: Arc<RequestHandler>,
     pub connection: ConnectionTo<Client>,
     pub disconnection: Disconnection,
-    /// True if the client shows notices.
+    /// True if the client has announced that it shows notices, such as warnings.
     has_notices: bool,
     task: Arc<Mutex<Option<JoinHandle<()>>>>,
     /// Number of questions that were sent to the client. The id of each question contains its number.

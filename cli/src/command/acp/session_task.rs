@@ -43,7 +43,7 @@ pub enum SessionCommand {
 }
 
 /// Approval questions, and the `approval_asked` events of the same requests. A question and its event arrive in any
-/// order; the client gets the question after both have arrived.
+/// order. The client gets the question after both have arrived.
 #[derive(Default)]
 struct WaitingQuestions {
     questions: Vec<Question>,
@@ -223,7 +223,7 @@ impl SessionTask {
     }
 
     /// Submits a text from the client: a message or a typed command. For a message and for `/retry`, returns the id of
-    /// the message and the responder; the caller responds at the end of the prompt. For any other command and for a
+    /// the message and the responder. The caller responds at the end of the prompt. For any other command and for a
     /// refused text, sends the response itself and returns `None`.
     async fn submit(
         &self,

@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::command::run::ask::ReadLine;
 
-/// An open approval request.
+/// An approval request that waits for a key of the user.
 #[derive(Debug)]
 pub struct OpenRequest {
     /// The line that lists the keys that answer the request.
@@ -20,8 +20,8 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Opens a request with the text `question`, whose last line lists the keys that answer it. Returns the request,
-    /// and the lines before the last one, which describe the call.
+    /// Opens a request from the text of its question. The last line of `question` lists the keys that answer the
+    /// request. The other lines describe the call. Returns the request and the lines that describe the call.
     pub fn open(question: &str) -> (Self, Vec<String>) {
         let mut lines: Vec<String> = question.split('\n').map(str::to_owned).collect();
         let mut keys = lines.pop().unwrap_or_default();
@@ -58,8 +58,8 @@ impl OpenRequest {
         self.is_answered
     }
 
-    /// Marks the request as answered, because the user refuses it with a message. Returns false if the request was
-    /// answered before.
+    /// Marks the request as answered, because the user refuses the call with a message. Returns false if the request
+    /// was answered before.
     pub fn refuse(&mut self) -> bool {
         !std::mem::replace(&mut self.is_answered, true)
     }

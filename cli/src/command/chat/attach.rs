@@ -78,8 +78,8 @@ fn running_session(thread: Option<&str>, reader: &ThreadReader) -> Result<Listed
     Ok(entry)
 }
 
-/// Reads the lines of stdin in a thread of its own; skips lines that are too long. The thread lives until the process
-/// ends, because a read cannot be cancelled.
+/// Reads the lines of stdin on a separate OS thread. Skips lines that are too long. The OS thread lives until the
+/// process ends, because a read cannot be cancelled.
 fn read_lines() -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {

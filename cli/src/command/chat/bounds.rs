@@ -91,7 +91,7 @@ pub fn read_raised_limit(limit: &str, value: &Value) -> Result<u64, String> {
     }
 }
 
-/// Maximum characters shown of a refused value.
+/// Maximum number of characters of an invalid value that an error message contains.
 const MAX_EXCERPT_CHARS: usize = 60;
 
 fn excerpt(value: &Value) -> String {
@@ -127,8 +127,8 @@ pub fn check_fit(live: &LiveState, text: &str) -> Result<(), String> {
     ))
 }
 
-/// Returns a warning if a budget cannot pay for the first call of a prompt; `None` if it can. `after` is the plan with
-/// the budget.
+/// Returns a warning if a budget cannot pay for the first call of a prompt; `None` if the budget suffices. `after` is
+/// the plan with the budget.
 pub fn budget_warning(live: &LiveState, after: &Plan) -> Option<String> {
     let next_call = |plan: Plan| preview(&LiveState { plan: Arc::new(plan), ..live.clone() }, &UserInput::text("…"));
     next_call(after.clone()).limit.filter(|code| code == "spend_exceeded")?;

@@ -26,8 +26,8 @@ impl RequestHandler {
         Ok(Some(json!({"message": id, "text": text})))
     }
 
-    /// Continues in a branch of the session: from the state before a prompt of `thread`, or without `prompt`, from the
-    /// end of `thread`.
+    /// Continues the session in the branch of `thread`, from the state before the prompt with the number `prompt`. If
+    /// `prompt` is `None`, continues from the end of `thread`.
     async fn fork_in_branch(&self, thread: &str, prompt: Option<u64>) -> Result<Option<Value>, String> {
         let tree = self.tree_of_session().await?;
         let at = tree.iter().position(|one| one.thread_id == thread);

@@ -10,8 +10,8 @@ use super::requests::RequestHandler;
 use crate::present::{format_count, format_money};
 
 impl RequestHandler {
-    /// Returns the effect and the price of a compaction and, unless `preview` is set, requests it. An error if the
-    /// session has no messages.
+    /// Returns the effect and the price of a compaction. If `preview` is false, also requests the compaction. Fails if
+    /// the session has no messages.
     pub(super) async fn compact(&self, focus: Option<String>, preview: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let Some(shown) = preview_compaction(&live, focus.clone()) else {

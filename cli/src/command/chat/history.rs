@@ -30,9 +30,9 @@ pub struct ChatFolder {
 }
 
 impl ChatFolder {
-    /// Returns the folder for the chats in `project`. The folder is in the user space, whose root is `user`: a folder
-    /// in the project could be part of a clone, with a foreign draft or history. Without a user space, nothing is
-    /// stored.
+    /// Returns the folder for the chats in `project`. The folder is in the user space, whose root is `user`. A folder
+    /// in the project could be part of a clone and contain a draft or a history of another user. If `user` is `None`,
+    /// nothing is stored.
     pub fn of_project(user: Option<&Path>, project: &Path) -> Self {
         Self { path: user.map(|user| user.join(FOLDER).join(project_folder_name(project))) }
     }
@@ -181,7 +181,7 @@ impl Draft {
         self.folder.read(&self.name).filter(|text| !text.is_empty())
     }
 
-    /// Writes the draft; removes the file if there is no text.
+    /// Writes `text` to the file of the draft. If `text` is empty, removes the file.
     pub fn write(&self, text: &str) {
         if text.is_empty() {
             self.folder.remove(&self.name);

@@ -39,7 +39,7 @@ const MAX_APPROVALS: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inquiry {
     Plan,
-    /// Explains the part of the plan with this name; without a name, the last message.
+    /// Explains the part of the plan with this name. Without a name, explains the last message.
     Why(Option<String>),
     Hooks,
     Skills,

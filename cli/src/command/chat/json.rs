@@ -164,8 +164,8 @@ pub enum ChatVerb {
         #[serde(default)]
         confirm: bool,
     },
-    /// Continues from the state before `prompt`, at the next idle step. With `thread`, `prompt` is a prompt of the
-    /// branch of that thread.
+    /// Continues from the state before `prompt`, at the next idle step. If `thread` is given, `prompt` is the number of
+    /// a prompt in the branch of that thread.
     Fork {
         /// Number of the prompt, from 1. If absent, the session continues from the end of `thread`.
         #[serde(default)]

@@ -38,7 +38,8 @@ pub fn name_keys(hint: &str, bindings: &KeyBindings) -> String {
     named.trim_matches([',', ';', '·', ' ']).to_owned()
 }
 
-/// Returns the action of a key.
+/// Returns the action that a key event triggers. A key without a binding that changes the text or moves the cursor has
+/// the action `KeyAction::Edit`; any other key has `KeyAction::None`.
 pub fn action_of(key: KeyEvent, bindings: &KeyBindings) -> KeyAction {
     if key.kind == KeyEventKind::Release {
         return KeyAction::None;

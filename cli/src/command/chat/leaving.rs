@@ -21,7 +21,7 @@ pub enum LeftChildren {
     Wait,
     /// The process continues in the background until the children have ended. Only at a terminal.
     Detach,
-    /// The children are stopped at once; their model calls are booked at the worst case.
+    /// The children are stopped at once. Their model calls are settled at the worst case.
     Cancel,
 }
 

@@ -64,8 +64,8 @@ struct AnswerLines {
 }
 
 impl PromptLines {
-    /// Starts to read stdin. The reading thread lives until the process ends, because a read of a terminal cannot be
-    /// cancelled.
+    /// Starts to read stdin. The OS thread that reads lives until the process ends, because a read of a terminal cannot
+    /// be cancelled.
     pub fn read_stdin(end_of_item: ItemEnd) -> Self {
         let (prompts, receiver) = unbounded_channel();
         let (answer, answers) = mpsc::channel();

@@ -163,8 +163,8 @@ impl MarkdownStream {
         }
     }
 
-    /// Moves the complete lines of the open block of code from the pending text to `rows`; with `is_end`, also the last
-    /// line if it is incomplete. Returns true if the block has ended, or if no block is open.
+    /// Moves the complete lines of the open block of code from the pending text to `rows`. If `is_end` is true, also
+    /// moves an incomplete last line. Returns true if the block has ended, or if no block is open.
     fn take_code(&mut self, is_end: bool, rows: &mut Vec<Row>) -> bool {
         let Some(fence) = &self.fence else { return true };
         let mut at = 0;

@@ -53,13 +53,13 @@ fn starts_paragraph(pending: &str, start: usize) -> bool {
     ends_with_blank_line(before) && after.starts_with(char::is_alphabetic)
 }
 
-/// Returns true if the last line of a text is blank; it may contain spaces.
+/// Returns true if the last line of a text is empty or contains only spaces.
 pub fn ends_with_blank_line(text: &str) -> bool {
     let space = text.get(text.trim_end().len()..).unwrap_or_default();
     space.matches('\n').count() >= 2
 }
 
-/// Returns true if all rows of an incomplete block except for the last row are final.
+/// Returns true if later text can change only the last row of an incomplete block.
 pub fn can_emit_part(block: &str) -> bool {
     let first = block.trim_start();
     // Such a line makes a heading of the lines above it, unless a word follows.

@@ -5,7 +5,8 @@ use unicode_width::UnicodeWidthStr;
 /// The text between two cells.
 pub const CELL_SEPARATOR: &str = " │ ";
 
-/// Returns the rows with each column as wide as its widest cell; `None` if they are wider than `width` columns.
+/// Returns the rows with each column as wide as its widest cell; `None` if the aligned rows are wider than `width`
+/// columns.
 pub fn align_cells(rows: &[Vec<String>], width: usize) -> Option<Vec<String>> {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {

@@ -73,7 +73,7 @@ impl Overlay {
         self.selected = self.selected.checked_sub(1).unwrap_or(self.entries.len() - 1);
     }
 
-    /// Renders the entries around the selected one.
+    /// Renders at most `max_rows` of the entries, including the selected entry. A row is at most `columns` wide.
     pub fn rows(&self, columns: usize, max_rows: usize) -> Vec<Row> {
         let count = MAX_ROWS.min(max_rows);
         let first = (self.selected + 1).saturating_sub(count);

@@ -123,7 +123,7 @@ impl KeyReader {
     }
 }
 
-/// Reads keys on a separate thread, which lives until the process ends, because a read of a terminal cannot be
+/// Reads keys on a separate OS thread, which lives until the process ends, because a read of a terminal cannot be
 /// cancelled.
 fn read_keys(bindings: KeyBindings) -> KeyChannel {
     let (sender, receiver) = unbounded_channel();

@@ -355,7 +355,7 @@ fn compare_sides(
     Some(PlanChanges { widens: diff.widened, lines })
 }
 
-/// Returns the plan with the grants of a mode.
+/// Returns the compilation with only the grants that a mode allows.
 fn in_mode(compilation: &Compilation, mode: ChatMode) -> Compilation {
     let mut changed = compilation.clone();
     let plan = &mut changed.plan;

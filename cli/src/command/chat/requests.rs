@@ -1,4 +1,4 @@
-//! The answers to the JSON requests of a session.
+//! Performs the JSON requests of a session, and returns the responses.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -186,7 +186,7 @@ impl RequestHandler {
     /// Checks a message before it is submitted: its content, and its bounds against those of the session.
     ///
     /// # Errors
-    /// Returns that the message is empty, or the reason why its bounds are invalid.
+    /// Returns a message if the text of `input` is empty, or if its bounds are invalid.
     pub fn check_message(&self, input: &UserInput) -> Result<(), String> {
         if input.text.trim().is_empty() && input.images.is_empty() {
             return Err("the message is empty: type a text or attach an image".to_owned());
@@ -194,7 +194,8 @@ impl RequestHandler {
         self.check_input(input)
     }
 
-    /// Checks that the text of a prompt fits into the context window, and its bounds within those of the session.
+    /// Checks that the text of a prompt fits into the context window, and that the bounds of the prompt lie within the
+    /// bounds of the session.
     ///
     /// # Errors
     /// Returns the reason why the prompt cannot be sent.

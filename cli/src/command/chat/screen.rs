@@ -49,7 +49,7 @@ pub struct Row {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Viewport {
     pub rows: Vec<Row>,
-    /// The row and the column of the cursor; `None` to hide it and put it before the first row.
+    /// The row and the column of the cursor. If `None`, the cursor is hidden in the first column of the first row.
     pub cursor: Option<(usize, usize)>,
     /// True if the cursor is invisible at its position, where an input method still shows its text.
     pub hides_cursor: bool,

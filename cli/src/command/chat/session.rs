@@ -88,7 +88,7 @@ impl ChatInput {
     }
 }
 
-/// Prints a response on a separate thread, because printing blocks while the client does not read. The returned
+/// Prints a response on a separate OS thread, because printing blocks while the client does not read. The returned
 /// receiver completes when the response is printed.
 fn print_in_background(response: ChatResponse) -> oneshot::Receiver<()> {
     let (printed, receiver) = oneshot::channel();

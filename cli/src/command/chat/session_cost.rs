@@ -78,7 +78,7 @@ impl RequestHandler {
 #[derive(Debug, Clone, Copy)]
 struct HandedOnPrompt {
     number: u64,
-    /// The cost of the prompt in this thread and the earlier ones.
+    /// The cost of the prompt in this thread and in the earlier threads.
     cost: Cost,
 }
 

@@ -1,5 +1,5 @@
-//! The terminal of a chat: keys become prompts, answers and interruptions; events become finished lines and the
-//! viewport.
+//! The terminal of a chat. Converts keys to prompts, answers and interruptions. Converts events to finished lines and
+//! to the viewport.
 
 use std::collections::VecDeque;
 use std::io::{self, Stdout};
@@ -85,7 +85,7 @@ struct QueuedMessage {
     delivery: Delivery,
 }
 
-/// The terminal of a session.
+/// The user interface of a session in a terminal, with the state of the editor, of approval requests and of the output.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of the terminal, and they are independent")]
 pub struct ChatTerminal {
     screen: Screen<Stdout>,
@@ -482,7 +482,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Prints the help of a topic; without one, an overview.
+    /// Prints the help of a topic, or an overview if `topic` is `None`.
     fn help(&mut self, topic: Option<&str>) {
         let text = self.session.requests.help(topic);
         self.note(&text);

@@ -34,7 +34,7 @@ impl HeldTrust {
         Ok(Self { requirements: spaces.trust().snapshot()?.held(&all)? })
     }
 
-    /// Records trust in a new server and its items. The caller has asked the user before.
+    /// Records trust in a new server and its items. If there is a terminal, the caller has asked the user before.
     pub fn record_with_server(
         mut self,
         server: Vec<InspectedRequirement>,

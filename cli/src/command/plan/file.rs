@@ -9,7 +9,7 @@ use crate::CommandError;
 /// Maximum size of a plan file in bytes.
 const MAX_PLAN_BYTES: u64 = 64 << 20;
 
-/// Reads a plan file.
+/// Reads the plan in a plan file. Fails if the file is too large, or does not contain a plan as JSON.
 pub fn read_plan(path: &str) -> Result<PlanReport, CommandError> {
     let shown = path.escape_debug();
     let read = read_user_file(path.as_ref(), MAX_PLAN_BYTES);

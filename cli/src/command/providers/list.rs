@@ -54,7 +54,8 @@ pub struct ModelOutput {
     pub context_window: u64,
     /// Maximum output tokens of a reply.
     pub max_output: u64,
-    /// `native` or `text_parsed`.
+    /// The form of the model's tool calls: `native` (tool calls of the API) or `text_parsed` (calls in the text of a
+    /// reply).
     pub tool_use: String,
     /// Dollars per million tokens, as written: `input`, `output`, `cache_read`, `cache_write`. Null if the price is
     /// unknown, so that only tokens are counted.

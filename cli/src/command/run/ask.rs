@@ -283,8 +283,8 @@ impl ApprovalHandler for TerminalApprover {
 }
 
 impl TerminalApprover {
-    /// Prints the question, and reads lines until one is an accepted answer. `offers` states which answers are
-    /// accepted; see `TypedAnswer::parse`. Returns `TypedAnswer::EndOfInput` if the input ends.
+    /// Prints the question, and reads lines until a line is an accepted answer. `offers` states which answers are
+    /// accepted, as in `TypedAnswer::parse`. Returns `TypedAnswer::EndOfInput` if the input ends.
     async fn read_answer(&self, lines: &mut TerminalLines, question: String, offers: (bool, bool)) -> TypedAnswer {
         let mut prompt = question;
         loop {

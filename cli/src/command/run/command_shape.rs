@@ -1,6 +1,6 @@
 //! Approvals by the shape of a command. A shape is the first words of a simple command, such as `cargo test`. An
-//! approval of a shape covers every simple command that starts with these words, unless an argument of the command can
-//! make it run another program.
+//! approval of a shape covers every simple command that starts with these words, unless an argument can make the
+//! command run another program.
 
 mod programs;
 

@@ -16,7 +16,7 @@ use crate::CommandError;
 use crate::lockfile;
 use crate::workspace::Spaces;
 
-/// The settings of a run: those of its command, else those of the resumed thread.
+/// The settings of a run. An option of the command overrides the setting that the resumed thread has recorded.
 pub struct EffectiveSettings {
     pub settings: CommandSettings,
     /// The lock file, if the resumed thread was started with `--locked` and the command has no lock file of its own.

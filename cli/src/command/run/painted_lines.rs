@@ -33,7 +33,7 @@ impl PaintedLines {
         io::stderr().lock().write_all(text.as_bytes()).ok();
     }
 
-    /// Removes the lines.
+    /// Removes the painted lines from the terminal.
     pub fn clear(&mut self) {
         if self.is_painted {
             self.paint(&[]);

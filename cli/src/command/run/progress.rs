@@ -53,7 +53,7 @@ pub struct Progress {
     /// Number of stop signals from the user.
     stops: u32,
     painted: PaintedLines,
-    /// The key that stops the run.
+    /// The hint that names the key that stops the run.
     stop_hint: String,
     /// The outputs of running programs.
     outputs: RunningOutputs,

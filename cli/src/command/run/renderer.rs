@@ -31,8 +31,8 @@ pub trait Render: Send {
     }
     /// Called when the user sends a stop signal (such as Ctrl+C).
     fn stop(&mut self) {}
-    /// Returns true if the output is incomplete without some of the streamed pieces. A note then states the number of
-    /// pieces that were dropped, because the output was too slow.
+    /// Returns true if the output is incomplete after streamed pieces were dropped, because the output was too slow. At
+    /// the end of the run, a note then states the number of dropped pieces.
     fn needs_every_piece(&self) -> bool {
         false
     }

@@ -44,8 +44,8 @@ pub async fn verify_transcript(
 }
 
 /// Formats the permissions of a thread that is resumed: the recorded grants, and the sandboxes in which its tools run
-/// now. `unattended` is the headless policy if there is no terminal. If it is set, the text also warns about calls that
-/// need approval.
+/// now. `unattended` is the headless policy if there is no terminal. If `unattended` is set, the text also warns about
+/// calls that need approval.
 pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended: Option<HeadlessPolicy>) -> String {
     let (thread, plan) = (&recorded.id, recorded.plan());
     let sets = recorded.grants().iter().map(|set| set.iter().map(format_granted).collect::<Vec<_>>());

@@ -47,7 +47,7 @@ impl Stdout {
         }
     }
 
-    /// Returns true if the output is captured.
+    /// Returns true if the output is captured for the terminal of a chat.
     pub fn is_captured(&self) -> bool {
         self.captured.is_some()
     }

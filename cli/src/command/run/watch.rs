@@ -19,12 +19,12 @@ use crate::command::chat::session::{ChatInput, exit_of_session};
 use crate::exit::Exit;
 use crate::report::Printer;
 
-/// The result of a run that was waited for.
+/// The result of a run after its end.
 pub struct WatchOutcome {
     pub exit: Exit,
     /// The id of a thread that a limit stopped, and the name of the limit; `None` if no limit stopped a thread.
     pub limit: Option<(String, String)>,
-    /// True if the run ended in another thread than it started in.
+    /// True if the run ended in a thread other than its first thread, because of a handoff.
     pub is_handed_over: bool,
 }
 
@@ -271,8 +271,8 @@ impl SignalForwarder<'_> {
         }
     }
 
-    /// Forwards a signal: the first one cancels after the current step, the second one kills. Returns true for a third
-    /// one, after which the process ends without waiting.
+    /// Forwards a signal to the threads. The first signal cancels the threads after their current step, and the second
+    /// signal kills them. Returns true for a further signal. The process then ends without waiting.
     fn forward(&mut self, screen: &Renderer) -> bool {
         self.signal_count += 1;
         match self.signal_count {

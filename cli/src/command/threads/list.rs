@@ -40,7 +40,8 @@ pub struct ListArgs {
     /// Only threads that started at this time or later: an age (`30m`, `2h`, `7d`) or a date (`2026-02-14`)
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
-    /// Maximum number of trees: a thread with the threads that it started and, in human output, those that continue it
+    /// Maximum number of trees (a thread with all threads that it started and, in human output, all threads that
+    /// continue it)
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }

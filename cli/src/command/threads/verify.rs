@@ -22,7 +22,7 @@ use crate::workspace::{Spaces, user_root};
 
 #[derive(Debug, Args)]
 pub struct VerifyThreadsArgs {
-    /// Ids of the threads; without any, all threads of the project
+    /// Ids of the threads (default: all threads of the project)
     #[arg(value_name = "THREAD")]
     threads: Vec<String>,
     /// Verify the newest thread
@@ -106,7 +106,7 @@ pub fn run(
     Ok(if failed { Exit::Failed } else { Exit::Success })
 }
 
-/// Returns the named threads; without any, all threads with a registry row or a transcript.
+/// Returns the named threads. If no thread is named, returns all threads with a registry row or a transcript.
 fn selected_threads(args: &VerifyThreadsArgs, reader: &ThreadReader) -> Result<Vec<ThreadId>, CommandError> {
     if args.last || !args.threads.is_empty() {
         return select_threads(&args.threads, args.last, reader);

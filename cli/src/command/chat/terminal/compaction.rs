@@ -23,7 +23,7 @@ pub(super) struct RunningCompaction {
 }
 
 impl RunningCompaction {
-    /// Returns the row of the compaction, at most `columns` wide, with the hint how to stop it.
+    /// Returns the row of the compaction, at most `columns` wide, with a hint that states how to stop the compaction.
     pub(super) fn row(&self, stop_hint: &str, columns: usize) -> String {
         let seconds = self.since.elapsed().as_secs();
         cut_to_width(&format!("{} /compact · {seconds} s · {stop_hint}", spinner_frame(self.since)), columns)

@@ -27,7 +27,7 @@ fn is_character(key: KeyEvent) -> bool {
 }
 
 impl ChatTerminal {
-    /// Performs the action of a key.
+    /// Performs the action of a key. Fails if the terminal cannot be used, because it was closed.
     pub(super) fn key(&mut self, key: KeyEvent) -> io::Result<()> {
         let action = action_of(key, &self.session.keys.bindings);
         let performed = self.perform(key, action);
@@ -202,7 +202,7 @@ impl ChatTerminal {
     }
 
     /// Switches between the modes `ask` and `read-only`. The mode `ask` allows more, so the user must press Shift+Tab
-    /// twice to return to it; `confirm` is true for the second press.
+    /// twice to change from `read-only` to `ask`. `confirm` is true for the second press.
     fn toggle_mode(&mut self, confirm: bool) {
         let mode = match self.session.status.mode() {
             ChatMode::Ask | ChatMode::Auto => ModeArg::ReadOnly,

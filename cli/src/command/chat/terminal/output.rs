@@ -57,7 +57,7 @@ impl ChatTerminal {
             .collect()
     }
 
-    /// Prints a message of the user.
+    /// Prints a message that the user has sent, shortened to [`MAX_ECHO_LINES`] lines.
     pub(super) fn echo(&mut self, text: &str) {
         self.finish_text();
         if !std::mem::take(&mut self.ends_with_blank) {

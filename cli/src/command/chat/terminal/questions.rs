@@ -84,7 +84,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Answers the open question. Esc and Ctrl+C withdraw it; other keys leave it open.
+    /// Answers the open question with a key. Esc and Ctrl+C close the question without an answer. A key that selects no
+    /// answer has no effect.
     pub(super) fn answer_question(&mut self, key: KeyEvent, action: KeyAction) {
         let Some(question) = self.question.take() else { return };
         if matches!(action, KeyAction::Interrupt | KeyAction::Clear) {

@@ -54,8 +54,9 @@ impl ChatTerminal {
         }
     }
 
-    /// Refuses a call of the session's own thread with a message. One control message carries both, so that no model
-    /// call can start between them. Returns false if the message is empty, or if a child waits for the approval.
+    /// Refuses a call of the session's own thread with a message. One control message contains the refusal and the
+    /// message, so that no model call can start between them. Returns false if the message is empty, or if a child
+    /// waits for the approval.
     fn refuse_own_call(&mut self, text: &str) -> bool {
         let live = self.session.requests.control.live_state();
         let Some(question) = live.as_ref().and_then(|live| live.state.question.as_ref()) else { return false };

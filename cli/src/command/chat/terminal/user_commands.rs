@@ -43,8 +43,8 @@ impl UserCommands {
         !self.0.is_empty()
     }
 
-    /// Returns the row of the command that runs, at most `columns` wide, with the hint how to stop it; `None` if no
-    /// command runs.
+    /// Returns the row of the command that runs, at most `columns` wide, with a hint that states how to stop the
+    /// command; `None` if no command runs.
     pub(super) fn row(&self, stop_hint: &str, columns: usize) -> Option<String> {
         let running = self.0.front()?;
         let seconds = running.since.elapsed().as_secs();

@@ -167,7 +167,8 @@ impl<'a> OtherInputs<'a> {
         Ok(routes.into_iter().map(|route| route.diff).collect())
     }
 
-    /// Compiles the plan of a call with `inputs`. If the directive has errors, the inner error is the first of them.
+    /// Compiles the plan of a call with `inputs`. If the directive has errors, the inner error is the first error of
+    /// the directive.
     fn compile_call(&self, world: &dyn World, inputs: &Inputs) -> Result<Result<Compilation, SideError>, CommandError> {
         let request = CompileRequest { inputs: Some(inputs.clone()), ..self.request(world)? };
         let mut sources = Sources::default();

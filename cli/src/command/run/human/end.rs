@@ -135,8 +135,8 @@ impl HumanRenderer {
         }
     }
 
-    /// Handles the end of a thread. The end of a child is printed when its parent records it; if the parent has ended
-    /// before, the end is printed at once.
+    /// Handles the end of a thread. The end of a child is usually printed when its parent records the end. If the
+    /// parent has already ended, the end of the child is printed at once.
     pub(super) fn thread_ended(&mut self, thread: &ThreadId, ended: &Ended) {
         if self.main.as_ref() == Some(thread) {
             self.missing.clone_from(&ended.missing);

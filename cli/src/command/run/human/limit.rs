@@ -1,4 +1,4 @@
-//! Reached limits in human output.
+//! Prints the limits that threads reach, in human and plain output.
 
 use anstyle::AnsiColor;
 use rye_engine::event::{EventBody, LimitHit};
