@@ -26,7 +26,7 @@ pub struct Args {
 pub enum Command {
     /// Check the project for errors and warnings
     Check(command::check::CheckArgs),
-    /// Check assertions for every reachable thread
+    /// Check assertions for every thread that the directives can start
     Assert(command::assert::AssertArgs),
     /// Format the metadata of directives and knowledge, and YAML files
     Fmt(command::fmt::FmtArgs),

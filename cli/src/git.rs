@@ -30,7 +30,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// Reads a revision: a commit, a tag, a branch, `HEAD~3`.
+    /// Reads the files of a revision, such as a commit, a tag, a branch or `HEAD~3`.
     pub fn read(project: &Path, revision: &str) -> Result<Self, CommandError> {
         if revision.starts_with('-') || revision.chars().any(char::is_control) {
             return Err(CommandError::usage(format!("`{}` is not a valid revision", revision.escape_debug())));
@@ -294,7 +294,7 @@ fn git_output(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
 /// Runs a command and returns its output. Kills the command after `timeout`.
 ///
 /// # Errors
-/// The first line of the error output, or the reason why the command did not run to its end.
+/// Returns the first line of the error output, or the reason why the command did not run to its end.
 fn bounded_output(mut command: Command, timeout: Duration) -> Result<Vec<u8>, String> {
     let mut child = command.spawn().map_err(|error| git_start_failure(&error).message)?;
     let (mut stdout, stderr) = (child.stdout.take(), child.stderr.take());

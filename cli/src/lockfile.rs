@@ -21,7 +21,7 @@ pub const PATH: &str = ".ai/lock.json";
 /// Maximum size of the lock file in bytes.
 const MAX_LOCK_BYTES: u64 = 64 << 20;
 
-/// Reads the lock of a project; `None` if there is none.
+/// Reads the lock file of a project; `None` if the project has no lock file.
 pub fn read(project: &Path) -> Result<Option<Lock>, CommandError> {
     let read = RootedDir::open(project).and_then(|within| within.read(Path::new(PATH), MAX_LOCK_BYTES));
     let Some(text) = read.map_err(|error| CommandError::failed(format!("`{PATH}` cannot be read: {error}")))? else {
@@ -98,7 +98,7 @@ pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
 /// Checks that the plan of a thread matches the lock.
 ///
 /// # Errors
-/// A refusal that names the directive, the drift, and the command that locks the directive.
+/// Returns a refusal that states the directive, the drift, and the command that locks the directive.
 pub fn verify_plan(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), CommandError> {
     let id = &plan.directive;
     let Err(why) = check_plan(world, lock, plan) else { return Ok(()) };

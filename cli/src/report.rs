@@ -85,7 +85,7 @@ impl Printer {
         Ok(out.lock().write_all(&shown.into_inner())?)
     }
 
-    /// Prints lines of a result. Many lines share one write.
+    /// Prints lines of a result. Writes many lines at once.
     pub fn lines(&self, lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), CommandError> {
         batch_lines(lines, |batch| self.line(batch))
     }
@@ -299,7 +299,7 @@ pub struct ErrorOutput {
 
 #[derive(Debug, serde::Serialize, schemars::JsonSchema)]
 pub struct ErrorDetail {
-    /// `usage`, `refused`, `failed`, or a code that `rye explain` knows.
+    /// Kind of the error: `usage`, `refused`, `failed`, or a code that `rye explain` explains.
     pub code: String,
     pub message: String,
     pub help: Option<String>,

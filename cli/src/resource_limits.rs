@@ -24,7 +24,8 @@ const HELPS: [(Errno, &str); 5] = [
     (Errno::NOSPC, FULL_DISK),
     (Errno::DQUOT, FULL_DISK),
 ];
-/// Repeating is safe, because each command that writes files undoes or continues its incomplete work.
+/// The help for a full disk. A command can be repeated, because each command that writes files undoes or continues its
+/// incomplete work.
 const FULL_DISK: &str = "free some space, then repeat the command";
 /// Number of OS threads that the system must allow the process to start.
 const MIN_THREADS: usize = 2;
@@ -71,7 +72,7 @@ pub fn check_threads() -> io::Result<()> {
     .map_err(|error| no_thread(&error))
 }
 
-/// Returns an error which states that no further thread can be started, and which contains `error`, the error of the
+/// Returns an error which states that no further OS thread can be started, and which contains `error`, the error of the
 /// system.
 pub fn no_thread(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("no further thread can be started: {error}"))

@@ -47,7 +47,7 @@ pub struct RunRequestArgs {
     given: Box<Map<String, Value>>,
 }
 
-/// Command-line arguments of the request for a whole chat.
+/// Command-line arguments that concern a whole chat.
 #[derive(Debug, Clone, Args)]
 pub struct ChatRequestArgs {
     /// Set a limit of the whole session (repeatable): `turns`, `tokens`, `spend`, `duration_seconds`; `--limit` bounds

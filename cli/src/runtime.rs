@@ -27,7 +27,8 @@ pub const WORKERS_FOR_ONE_THREAD: usize = 1;
 pub const WORKERS_FOR_ONE_CLIENT: usize = 1;
 
 /// Starts a runtime with this number of workers. From now on, a write beyond the file size limit of the process fails
-/// with an error instead of ending the process. Programs that the process starts get the default again.
+/// with an error instead of ending the process. For programs that the process starts, the default behavior applies
+/// again.
 pub fn start_runtime(workers: usize) -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(workers).max_blocking_threads(MAX_BLOCKING_THREADS).thread_keep_alive(BLOCKING_KEEP_ALIVE);

@@ -4,7 +4,7 @@
 use clap::error::ErrorKind;
 use rye_compiler::diagnostics::closest;
 
-/// Options that other programs have, each with the option of rye.
+/// Options of other programs, each with the corresponding option of `rye`.
 const OTHER_OPTIONS: [(&str, &str); 12] = [
     ("-m", "--model PROVIDER/ID"),
     ("-i", "--input NAME=VALUE"),

@@ -177,7 +177,7 @@ fn user_space_failure(folder: &Path) -> CommandError {
     CommandError::usage(reason).with_help(help)
 }
 
-/// The device and inode number of a folder, which are equal for all of its paths.
+/// The device and inode number of a folder. They identify the folder independent of the path.
 type Identity = (u64, u64);
 
 fn folder_identity(folder: &Path) -> Option<Identity> {

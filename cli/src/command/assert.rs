@@ -1,4 +1,5 @@
-//! `rye assert [ID…]`: checks the assertions of `.ai/config/agent/assertions.yaml` for every reachable thread.
+//! `rye assert [ID…]`: checks the assertions of `.ai/config/agent/assertions.yaml` for every thread that the directives
+//! can start.
 
 use std::fmt::Write as _;
 

@@ -182,7 +182,7 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
     }
 }
 
-/// Returns the reason and the help for a key in the settings of an MCP server that `rye` does not read.
+/// Returns the reason and the help for a key that `rye` does not read in the settings of an MCP server.
 #[cfg(feature = "mcp")]
 fn unread_key_texts(name: &str) -> (String, String) {
     match name {

@@ -83,7 +83,7 @@ impl Table {
         self.right.iter_mut().filter(|right| **right > column).for_each(|right| *right -= 1);
     }
 
-    /// Returns the lines of the table. Only human format has a header.
+    /// Returns the lines of the table. Only the human format has a header.
     pub fn lines(&self, format: Format) -> Vec<String> {
         match format {
             Format::Plain | Format::Json => self.rows.iter().map(|row| format_tabs(row)).collect(),

@@ -50,7 +50,8 @@ impl<R> PendingPrompts<R> {
         std::mem::take(&mut self.prompts).into_iter().map(|(_, responder)| responder).collect()
     }
 
-    /// Returns the prompts that an event of the session ends, oldest first.
+    /// Applies an event of the session. Returns the responders of the prompts that the event ends, oldest first, each
+    /// with the outcome of the prompt.
     pub fn event(&mut self, body: &EventBody) -> Vec<(R, PromptOutcome)> {
         if let EventBody::UserInput(input) = body {
             if input.handled {

@@ -41,7 +41,7 @@ fn lock(capabilities: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<Strin
 }
 
 impl SessionGrants {
-    /// Forgets the approvals that the user gave for the current prompt only. Called when the prompt ends.
+    /// Removes the approvals that the user gave for the current prompt only. Called when the prompt ends.
     pub fn end_prompt(&self) {
         lock(&self.prompt).clear();
     }
@@ -124,8 +124,9 @@ pub fn describe_sandbox(question: &Question, live: &LiveState, spaces: &Spaces) 
 }
 
 /// Creates the permission request for the client. `sandbox` describes the sandbox of the call. `call` is the id of the
-/// tool call that the question is about. If `call` is `None`, the request uses an id made from the thread's id. At a limit
-/// that cannot be raised, the request has no option to continue: the prompt would reach the same limit again.
+/// tool call that the question is about. If `call` is `None`, the request uses an id made from the thread's id. At a
+/// limit that cannot be raised, the request has no option to continue, because the prompt would reach the same limit
+/// again.
 pub fn permission_request(
     session: &SessionId,
     question: &Question,

@@ -22,7 +22,7 @@ pub struct PromptContent {
 /// Converts the blocks of a prompt.
 ///
 /// # Errors
-/// Returns the reason why a block is not accepted, or that the prompt is empty.
+/// Returns a message if a block is not accepted, or if the prompt is empty.
 pub fn prompt_content(blocks: &[ContentBlock]) -> Result<PromptContent, String> {
     let (mut parts, mut images) = (Vec::new(), Vec::new());
     for block in blocks {

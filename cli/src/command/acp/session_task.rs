@@ -77,7 +77,7 @@ impl WaitingQuestions {
     }
 }
 
-/// Sends the commands, prompt templates and skills that a prompt can call.
+/// Sends the client the list of the commands, prompt templates and skills that a prompt can call.
 fn list_commands_of(open: &OpenSession) {
     let Ok(world) = open.requests.spaces.open() else { return };
     let mut listed = list_commands(&world);
@@ -101,7 +101,7 @@ pub struct SessionTask {
     pub mapper: UpdateMapper,
 }
 
-/// Returns the error for a prompt of a session that has already ended, such as by a hook or a limit.
+/// Returns the error for a prompt of a session that a hook or a limit has already ended.
 fn session_ended() -> agent_client_protocol::Error {
     agent_client_protocol::Error::internal_error().data("the session has ended; start or load a session")
 }
@@ -339,8 +339,8 @@ impl SessionTask {
         }
     }
 
-    /// If a limit has ended a prompt, sends the client a text with the limit and a help. The stop reason does not
-    /// identify the limit.
+    /// If a limit has ended a prompt, sends the client a text that states the limit and what the user can do. The stop
+    /// reason does not identify the limit.
     fn report_limit(&self, ended: &PromptEnded, is_capped: bool) {
         if ended.status == PromptStatus::Limit {
             let reached = ended.message.as_deref().or(ended.code.as_deref()).unwrap_or_default();

@@ -49,7 +49,7 @@ impl OpenRequest {
         }
     }
 
-    /// Returns true if the call of this thread waits for the approval.
+    /// Returns true if the request belongs to a call of this thread.
     pub fn is_of(&self, thread: &str) -> bool {
         self.head.ends_with(&format!("thread {thread}"))
     }

@@ -107,7 +107,7 @@ fn looks_like_amount(typed: &str) -> bool {
 /// Checks that the context window of the session's model can hold a text.
 ///
 /// # Errors
-/// Returns the tokens of the text and of the window.
+/// If the text is too long, returns a message with the tokens of the text and of the context window.
 pub fn check_fit(live: &LiveState, text: &str) -> Result<(), String> {
     let model = live.state.model(&live.plan);
     let window = model.context_window;

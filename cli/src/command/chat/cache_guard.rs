@@ -39,7 +39,7 @@ pub struct CacheWarning {
 }
 
 impl CacheWarning {
-    /// Returns the data of a response with the warning.
+    /// Converts the warning to JSON, for the data of a response.
     pub fn to_json(&self) -> Value {
         let cost = self.loss.cost.map(|nanos| Nanos::from_u64(nanos).to_json());
         json!({"tokens": self.loss.tokens, "cost": cost, "parts": self.loss.parts, "text": self.text})

@@ -1,4 +1,4 @@
-//! Typed commands of a session: `/model fast`, `!ls`. Each corresponds to a request of the JSON protocol.
+//! Typed commands of a session: `/model fast`, `!ls`. Each command corresponds to a request of the JSON protocol.
 
 use rye_compiler::commands::read_commands;
 use rye_compiler::diagnostics::{Diagnostics, closest};

@@ -68,8 +68,8 @@ fn describe_compaction(shown: &CompactionPreview) -> String {
     format!("{leaves}\n{stays}\nprice of the summary: {price}")
 }
 
-/// Returns the focus and the text of the preview of a compaction, if `data` is such a preview; `None` for other data.
-/// `data` is the data of a response.
+/// If the data of a response is the preview of a compaction, returns the focus and the text of the preview. Returns
+/// `None` for other data.
 pub fn previewed_compaction(data: &Value) -> Option<(Option<String>, String)> {
     data.get("compaction")?;
     data.get("preview").filter(|preview| **preview == true)?;

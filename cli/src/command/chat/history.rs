@@ -138,7 +138,7 @@ impl PromptHistory {
         Some(self.prompts.get(self.at).cloned().unwrap_or_else(|| std::mem::take(&mut self.unsent)))
     }
 
-    /// Returns the prompts that contain `text` in upper or lower case, newest first, each once.
+    /// Returns the prompts that contain `text`, newest first and without duplicates. Ignores case.
     pub fn search(&self, text: &str) -> Vec<String> {
         let wanted = text.to_lowercase();
         let mut found: Vec<String> = Vec::new();

@@ -184,8 +184,8 @@ pub enum ChatVerb {
     },
     /// Sends the last prompt again. The conversation continues from the state before this prompt.
     Retry {},
-    /// Replaces the conversation with a summary, at the next idle step. The response states the messages that leave, the
-    /// messages that stay, and the price of the summary.
+    /// Replaces the conversation with a summary, at the next idle step. The response states the messages that are
+    /// removed, the messages that are kept, and the price of the summary.
     Compact {
         /// The topic that the summary covers in detail.
         #[serde(default)]

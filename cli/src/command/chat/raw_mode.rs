@@ -97,7 +97,8 @@ pub struct KeyReader {
 #[derive(Debug)]
 struct KeyChannel {
     events: Mutex<UnboundedReceiver<Event>>,
-    /// A channel with which the session makes the reading thread continue after a key that opens an external editor.
+    /// A channel with which the session makes the OS thread that reads keys continue after a key that opens an external
+    /// editor.
     resume: Sender<()>,
 }
 
@@ -108,7 +109,8 @@ impl KeyReader {
     }
 
     /// Returns the receiver of the keys, which holds the keys that no session has read yet. Waits until no other
-    /// session uses the receiver. The first call starts the reading thread; the terminal must be in raw mode by then.
+    /// session uses the receiver. The first call starts the OS thread that reads keys. The terminal must be in raw mode
+    /// by then.
     pub async fn keys(&self) -> MutexGuard<'_, UnboundedReceiver<Event>> {
         self.channel.get_or_init(|| read_keys(self.bindings.clone())).events.lock().await
     }

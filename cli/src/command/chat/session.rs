@@ -125,9 +125,9 @@ pub struct SessionInput {
 
 /// A question of a session whose lines a user types.
 enum LineQuestion {
-    /// Send the message although cached tokens are lost?
+    /// The question whether to send a message although cached tokens are lost.
     Cache(UserInput, CacheWarning),
-    /// Compact the conversation? Holds the topic that the summary covers in detail.
+    /// The question whether to compact the conversation. Holds the topic that the summary covers in detail.
     Compact(Option<String>),
 }
 

@@ -35,7 +35,7 @@ pub struct ProviderOutput {
     /// Base URL of the provider; empty for `scripted`.
     pub base_url: String,
     pub key_env: Option<String>,
-    /// `set`, `missing`, or `none` if no key is needed.
+    /// State of the key: `set`, `missing`, or `none` if the provider needs no key.
     pub key: String,
     /// Settings that a file of the project sets. If there are any, a key is sent to the provider only after
     /// `rye trust`.

@@ -28,7 +28,7 @@ impl CommandShape {
         Some(Self(words.iter().take(count).map(|word| (*word).to_owned()).collect()))
     }
 
-    /// Returns the shape that an approval recorded: the words with which each approved command starts.
+    /// Returns the shape of a recorded approval: the words with which each approved command starts.
     pub fn of_approved(approved: &ApprovedCommands) -> Self {
         Self(approved.starts_with.clone())
     }

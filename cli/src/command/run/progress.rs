@@ -291,7 +291,7 @@ impl Progress {
     }
 }
 
-/// Returns the current picture of a spinner that started at this time.
+/// Returns the current frame of a spinner that started at this time.
 pub fn spinner_frame(started: Instant) -> &'static str {
     let frames = started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
     FRAMES.get(usize::try_from(frames).unwrap_or(0) % FRAMES.len()).copied().unwrap_or_default()

@@ -72,7 +72,7 @@ pub enum RendererMessage {
 #[derive(Debug, Clone)]
 pub struct RendererSender {
     messages: mpsc::UnboundedSender<RendererMessage>,
-    /// The rendering thread, once it runs.
+    /// The OS thread that renders; empty before the start of this thread.
     thread: Arc<OnceLock<Thread>>,
 }
 

@@ -126,7 +126,7 @@ pub struct RunOptions<'a> {
     /// Policy for calls that need approval when there is no terminal. If it is `None`, the policy of the resumed thread
     /// applies, else the policy of the settings.
     pub unattended: Option<HeadlessPolicy>,
-    /// The headless policy if neither the command nor the resumed thread names one; `None` for the policy of the
+    /// The headless policy if neither the command nor the resumed thread sets a policy; `None` for the policy of the
     /// settings.
     pub unattended_default: Option<HeadlessPolicy>,
     /// A capability that the user has approved for the rest of a thread; `None` if there is none.

@@ -312,7 +312,8 @@ fn arrange_trees(entries: &[ListedThread], limit: usize, joins_chains: bool) -> 
     arranged
 }
 
-/// Returns the first listed thread of the chain of each root that continues another root, by the id of the root.
+/// Returns the first listed thread of the chain of each root. The map contains only roots that continue another root,
+/// by their ids.
 fn chain_heads(entries: &[ListedThread]) -> HashMap<&ThreadId, &ThreadId> {
     let is_root = |entry: &&ListedThread| entry.row.parent.is_none();
     let roots: HashMap<&ThreadId, &ThreadRow> =

@@ -273,8 +273,8 @@ impl RecordedCall<'_> {
     }
 }
 
-/// Returns the entries of the plan's manifest that do not agree with this world. An entry for a missing file disagrees
-/// if the file exists now. For a chat, also returns the changed context files.
+/// Returns the entries of the plan's manifest that differ from the files of this world. An entry for a missing file
+/// differs if the file exists now. For a chat, also returns the changed context files.
 fn changed_sources(world: &dyn World, plan: &Plan) -> Result<Vec<String>, CommandError> {
     let mut changed = Vec::new();
     for read in &plan.manifest {

@@ -161,7 +161,8 @@ fn thread_output(
     })
 }
 
-/// Returns the error with which a thread ended, or an error that the thread never started. `None` if there is no error.
+/// Returns the error with which a thread ended, or an error which states that the thread never started. `None` if there
+/// is no error.
 fn thread_error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
     if record.events.is_empty() && (record.entry.row.status.has_ended() || record.entry.is_orphaned()) {
         let message = "the thread never started: it has no transcript".to_owned();

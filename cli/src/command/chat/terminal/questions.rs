@@ -1,5 +1,5 @@
 //! Questions that the terminal of a chat asks and that the user answers with a single key: about children that still
-//! run, and about a rewind.
+//! run, a rewind, lost cached tokens, and a compaction.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rye_compiler::key_bindings::KeyAction;

@@ -56,9 +56,9 @@ impl<'a> OtherInputs<'a> {
         Self { old, new, id, args }
     }
 
-    /// Returns the comparison to print: `defaults`, the comparison for the default inputs, or the comparison for the
-    /// first other inputs that show more. Adds a change for inputs with which only one side has a plan, and for plans
-    /// that could not be compared.
+    /// Returns the comparison to print. This is `defaults`, the comparison for the default inputs, unless the
+    /// comparison for other inputs shows more changes. Adds a change for inputs with which only one side has a plan,
+    /// and for plans that could not be compared.
     pub fn extend(&self, defaults: PlanDiff, report: &Printer) -> Result<PlanDiff, CommandError> {
         let mut one_sided = BTreeMap::new();
         let compared = self.compare(&defaults, &mut one_sided)?;

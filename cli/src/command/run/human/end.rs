@@ -36,7 +36,7 @@ impl EndedParents {
     }
 }
 
-/// Maximum number of unread events and fields that the end of a run names.
+/// Maximum number of names in the line about parts of replies that were not understood, at the end of a run.
 const MAX_UNREAD_NAMES: usize = 3;
 
 impl HumanRenderer {
