@@ -34,7 +34,7 @@ pub fn installed_typescript_problem(project: &Path) -> Option<String> {
 pub fn problem_of_tools(world: &dyn World, project: &Path) -> Option<String> {
     let tools = world.list(ItemKind::Tool).unwrap_or_default();
     let first = tools.into_iter().find(|entry| entry.space != Space::System && entry.path.ends_with(".ts"))?;
-    installed_typescript_problem(project).map(|problem| format!("{problem}: `{}` cannot run here", first.id))
+    installed_typescript_problem(project).map(|problem| format!("{problem}: `{}` cannot run on this machine", first.id))
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ fn typescript_tools_are_reported_before_their_first_call_if_node_is_too_old() {
     let problem = "TypeScript tools need node 22.13 or newer; `node` is v20.20.2";
     assert!(!rye(&["check"]).contains("TypeScript"));
     assert!(rye(&["new", "tool", "team/t", "--language", "typescript"]).contains(problem));
-    assert!(rye(&["check"]).contains(&format!("{problem}: `team/t` cannot run here")));
+    assert!(rye(&["check"]).contains(&format!("{problem}: `team/t` cannot run on this machine")));
 }
 
 #[test]

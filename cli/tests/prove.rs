@@ -48,7 +48,7 @@ fn prove_uses_stored_copies_of_changed_sources() {
     let changed = place.rye(&["threads", "prove", thread]);
     assert_eq!(changed.code, Some(1));
     assert!(
-        changed.stdout.contains("the state stores no copies of them: knowledge project/deploy/environment-rules"),
+        changed.stdout.contains("no copies of them are stored: knowledge project/deploy/environment-rules"),
         "{}",
         changed.stdout
     );

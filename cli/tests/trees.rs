@@ -134,7 +134,7 @@ fn limit_error_names_origin_and_next_command() {
     // The suggested option sets another limit, and a third thread has this limit too.
     let message = ["threads", "resume", thread, "--message", "go on"];
     let hint = place.rye(&message).stderr.replace('\n', " ");
-    assert!(hint.contains("the limit `turns` comes from `top-") && hint.contains("`, which it continues; "), "{hint}");
+    assert!(hint.contains("the limit `turns` comes from the continued thread `top-"), "{hint}");
     place.write(
         "script.yaml",
         &format!(

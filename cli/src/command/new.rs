@@ -103,7 +103,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     if args.language == Some(ToolLanguageArg::Typescript)
         && let Some(problem) = installed_typescript_problem(&spaces.project)
     {
-        report.note(&format!("{problem}: the tool cannot run here"));
+        report.note(&format!("{problem}: the tool cannot run on this machine"));
     }
     let output = NewOutput { item_type: kind.as_str().to_owned(), item_id: id.to_string(), path };
     match report.format() {

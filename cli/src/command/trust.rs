@@ -271,7 +271,7 @@ fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
     let reason = now.whole_project_reason(one);
     // A report of the tool itself can be the changed file.
     let hint = if reason.is_some() && one.kind == TrustRequirementKind::Tool {
-        "; `needs: { write_only: [FOLDER/] }` of the tool leaves out a folder that it only writes"
+        "; `needs: { write_only: [FOLDER/] }` of the tool excludes a folder that the tool only writes"
     } else {
         ""
     };

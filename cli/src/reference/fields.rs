@@ -10,7 +10,7 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("FirstMessageReport.after", "layers after the body"),
     ("FirstMessageReport.before", "layers before the body"),
     ("GraphReport.nodes", "the steps"),
-    ("IntakeEntry.stage", "the stage of the entry"),
+    ("IntakeEntry.stage", "the step of the intake to which the entry belongs"),
     ("ModelOutput.source", "where the prices were looked up"),
     ("PricesReport.output", "dollars per million output tokens"),
     ("RunEstimateReport.output", "output tokens"),

@@ -74,7 +74,7 @@ pub fn delete_session(projects: &[Spaces], id: &str) -> Result<(), CommandError>
         [..] => {
             let folders: Vec<String> = holders.iter().map(|spaces| spaces.project.display().to_string()).collect();
             Err(CommandError::usage(format!("several projects have a session `{thread}`: {}", folders.join(", ")))
-                .with_help("delete the session over a connection that opens sessions of one of these projects only"))
+                .with_help("delete the session with a client that has opened only one of these projects"))
         }
     }
 }

@@ -166,7 +166,7 @@ const TEXT_FORMS: [(&str, &str); 6] = [
     ("/skill:NAME ARGS", "send a skill"),
     ("$0.20 TEXT", "send a prompt that costs at most $0.20"),
     ("!COMMAND", "run a command and show its output to the model"),
-    ("!!COMMAND", "run a command without telling the model"),
+    ("!!COMMAND", "run a command and do not show its output to the model"),
     ("//TEXT", "send a text that starts with `/`"),
 ];
 

@@ -229,7 +229,7 @@ impl RequestHandler {
                 let text = why::explain_in_plan(&world, &declared, thing)?;
                 let budget = Nanos::from_u64(budget);
                 return Ok(format!(
-                    "limit.spend: ${budget}, set with `/budget` or `--limit` for this session\nwithout it: {text}"
+                    "limit.spend: ${budget}, set with `/budget` or `--limit` for this session\nwithout this setting: {text}"
                 ));
             }
         }

@@ -69,7 +69,9 @@ pub fn add_server(
     let written = files.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
     // The new text extends the text that was read first.
     if written != WrittenFile::new(SERVERS_FILE.to_owned(), before.as_deref(), Some(text.as_bytes())) {
-        return Err(CommandError::failed(format!("`{SERVERS_FILE}` was changed by another program; run this again")));
+        return Err(CommandError::failed(format!(
+            "`{SERVERS_FILE}` was changed by another program; run the command again"
+        )));
     }
     find_server(name, spaces)
 }

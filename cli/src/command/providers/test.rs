@@ -176,9 +176,7 @@ fn describe_error(model: &PlannedModel, file: &str, error: &CallError) -> String
             format!(": redirects are not followed; set `base_url` in `{file}` to the final address")
         }
         (_, Some(402)) => ": the account of the provider has no credit".to_owned(),
-        (_, Some(429)) => {
-            ": the rate limit or the quota of the key is used up; wait, or look at the account".to_owned()
-        }
+        (_, Some(429)) => ": the rate limit or the quota of the key is used up; wait, or check the account".to_owned(),
         (_, Some(500..=599)) => ": the provider or a proxy before it has failed; try again later".to_owned(),
         (_, Some(404)) => format!(": the model or the path is wrong; check `id` and `base_url` in `{file}`"),
         (FailedStage::Connect | FailedStage::Timeout, _) => format!(": check `base_url` in `{file}`"),

@@ -30,7 +30,7 @@ pub fn resumed_limit_origins(thread: &ThreadId, given: &[String]) -> Vec<(String
     let named_origin = |name: LimitName| {
         let is_given = given.iter().any(|one| one == name.as_str());
         let place =
-            if is_given { FROM_OPTION.to_owned() } else { format!(" comes from `{thread}`, which it continues") };
+            if is_given { FROM_OPTION.to_owned() } else { format!(" comes from the continued thread `{thread}`") };
         (name.to_string(), place)
     };
     LimitName::ALL.into_iter().map(named_origin).collect()

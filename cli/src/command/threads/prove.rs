@@ -334,7 +334,7 @@ impl std::fmt::Display for ProveOutput {
             Some(false) => writeln!(f, "  the sources compile to a plan other than {plan}"),
             None => writeln!(
                 f,
-                "  the sources have changed, and the state stores no copies of them: {} (select a git revision with `--at REV`)",
+                "  the sources have changed, and no copies of them are stored: {} (select a git revision with `--at REV`)",
                 self.changed.join(", ")
             ),
         }?;

@@ -81,8 +81,8 @@ impl ChatTerminal {
         {
             self.warned_thread = Some(thread.to_owned());
             self.note(&format!(
-                "the context is {used} % full: at {full} %, the oldest messages leave it; `/compact` replaces them with \
-                 a summary"
+                "the context is {used} % full: at {full} %, the oldest messages are removed; `/compact` replaces them \
+                 with a summary"
             ));
         }
     }
