@@ -88,7 +88,7 @@ enum CandidateKind {
     Things,
     /// Tiers, and model ids with and without their provider.
     Models,
-    /// Names of limits with an equals sign, such as `turns=`, as values of `--limit` and `--raise`.
+    /// Names of limits with an equals sign, such as `turns=`, as values of `--limit`, `--session-limit` and `--raise`.
     Limits,
     /// Names of inputs with an equals sign, such as `topic=`: the inputs of the directive that another argument names.
     Inputs,

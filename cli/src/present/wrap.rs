@@ -17,7 +17,8 @@ pub enum OutputStream {
     Error,
 }
 
-/// Returns the width, in columns, at which text is folded; `None` without a terminal, or if the terminal is too narrow.
+/// Returns the width, in columns, at which text is folded. `None` if the width of the stream is unknown
+/// ([`terminal_columns`]) or too small.
 pub fn fold_width(stream: OutputStream) -> Option<usize> {
     terminal_columns(stream).filter(|width| *width >= MIN_WIDTH_COLUMNS)
 }
@@ -70,7 +71,7 @@ fn visible_chars(text: &str) -> usize {
     first + parts.map(styled).sum::<usize>()
 }
 
-/// Folds the long lines of a text for stderr; returns the text unchanged if stderr is no terminal.
+/// Folds the long lines of a text for stderr. Returns the text unchanged if [`fold_width`] returns no width for stderr.
 pub fn fold_for_stderr(text: &str) -> String {
     fold_width(OutputStream::Error).map_or_else(|| text.to_owned(), |width| fold(text, width))
 }

@@ -84,7 +84,7 @@ impl PromptHistory {
         Self { at: prompts.len(), prompts, folder, unsent: String::new() }
     }
 
-    /// Adds a prompt, unless it repeats the last one, and writes the file.
+    /// Adds a prompt and writes the file. Ignores a prompt that is blank or equal to the last prompt.
     pub fn add(&mut self, prompt: &str) {
         if !prompt.trim().is_empty() && self.prompts.last().is_none_or(|last| last != prompt) {
             self.prompts.push(prompt.to_owned());

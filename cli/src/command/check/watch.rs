@@ -80,8 +80,9 @@ fn wait_for_project(spaces: &Spaces, report: &Printer) -> Spaces {
 struct ChangeDetector {
     /// The watcher that receives changes from inotify; `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
-    /// Fingerprints of all files. Later scans compare the files with them, to find changes that inotify does not
-    /// report. The fingerprints are taken before the files are read, so that no change in between is missed.
+    /// Fingerprints of the files that can hold items. Later scans compare the files with these fingerprints, to find
+    /// changes that inotify does not report. The fingerprints are taken before the files are read, so that no change in
+    /// between is missed.
     seen: Fingerprints,
     beside: Fingerprints,
     /// The scripts of providers. A script can be outside of the project.
@@ -128,8 +129,8 @@ impl ChangeDetector {
         self.scan(spaces);
     }
 
-    /// Takes the fingerprints of all files that a check can read, and sets the time of the next scan. Returns true if a
-    /// file has changed since the last scan.
+    /// Takes the fingerprints of the files that can hold items, and sets the time of the next scan. Returns true if one
+    /// of these files has changed since the last scan.
     fn scan(&mut self, spaces: &Spaces) -> bool {
         let begin = Instant::now();
         let now = Fingerprints::of_items(spaces);

@@ -28,7 +28,8 @@ pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
 /// a file is invalid or an entry has no effect, the old contents of all files are restored.
 pub fn write_entries(entries: &Entries, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let root = user_root().ok_or_else(|| {
-        CommandError::failed("no user space was found").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")
+        CommandError::failed("no user space was found")
+            .with_help("set `RYE_USER_SPACE` to the folder that contains your `.ai`")
     })?;
     let mut set = FileSet::create_root(&root, report)?;
     let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();

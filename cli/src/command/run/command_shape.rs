@@ -1,6 +1,6 @@
 //! Approvals by the shape of a command. A shape is the first words of a simple command, such as `cargo test`. An
-//! approval of a shape covers every simple command that starts with these words, unless an argument can make the
-//! command run another program.
+//! approval of a shape covers every simple command that starts with these words, unless an argument deletes or
+//! overwrites a file, or can make the command run another program.
 
 mod programs;
 
@@ -18,7 +18,7 @@ pub struct CommandShape(Vec<String>);
 impl CommandShape {
     /// Returns the shape of a call's command. `None` if the call has no command, or if the command line has quotes,
     /// expansions, redirections or several commands. Also `None` if the program is not in the list of known programs,
-    /// or if an argument could make the program run another program.
+    /// or if the list excludes one of the arguments.
     pub fn of_input(input: &Value) -> Option<Self> {
         Self::of_words(&simple_words(input)?)
     }

@@ -124,7 +124,7 @@ pub struct RunOptions<'a> {
     /// True to print nothing during the run. `rye threads cancel` and `kill` set it: they resume a thread only to end it.
     pub silent: bool,
     /// Policy for calls that need approval when there is no terminal. If it is `None`, the policy of the resumed thread
-    /// applies, else the policy of the settings.
+    /// applies, else `unattended_default`, else the policy of the settings.
     pub unattended: Option<HeadlessPolicy>,
     /// The headless policy if neither the command nor the resumed thread sets a policy; `None` for the policy of the
     /// settings.
@@ -335,8 +335,8 @@ impl PastSession {
     }
 }
 
-/// Prints the last prompt and reply of a session that is opened again, and the messages that were not sent. Used for a
-/// chat without an editor.
+/// Prints the messages of a reopened session that were not sent. If a user types at a terminal, first prints the last
+/// prompt and its reply. Used for a chat without an editor.
 fn print_past_session(past: &PastSession, how: RunOptions<'_>, report: &Printer) {
     if how.detached || how.silent {
         return;

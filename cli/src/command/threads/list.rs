@@ -135,10 +135,11 @@ pub struct ThreadOutput {
     pub status: String,
     /// True if the thread has not ended and no live process owns it. `rye run --resume` recovers it.
     pub orphaned: bool,
-    /// Current step of a thread that has not ended: `turn N`, names of tools, `waiting for approval`, ….
+    /// Current step of a thread that has not ended or is suspended: `turn N`, names of tools, `waiting for approval`,
+    /// ….
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Turn of the newest model call of a thread that has not ended; absent before its first call.
+    /// Turn of the newest model call of a thread that has not ended or is suspended; absent before its first call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
     /// Sequence number of the `approval_asked` event that waits for an answer. A thread requests one approval at a

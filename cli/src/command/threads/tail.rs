@@ -121,7 +121,7 @@ fn has_ended(events: &[Event]) -> bool {
 
 struct TailPrinter<'t> {
     thread: &'t ThreadId,
-    /// Number of printed events.
+    /// Number of events of the transcript that were printed or skipped.
     shown: usize,
     /// Number of printed pieces of the reply that the current attempt streams.
     live: usize,
