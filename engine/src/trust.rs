@@ -141,8 +141,8 @@ impl Trust {
         record::write(&file.path, &record)
     }
 
-    /// Removes one approval: the capability with this name, or the commands that start with these words. Returns false if
-    /// the project has no such approval.
+    /// Removes one approval: the capability with this name, or the commands that start with these words. Returns false
+    /// if the project has no such approval.
     pub fn remove_approval(&self, approval: &str) -> Result<bool, TrustError> {
         let file = self.file()?;
         if !file.path.exists() {
@@ -208,8 +208,8 @@ impl TrustSnapshot<'_> {
         }
     }
 
-    /// Returns the paths of the files that changed, or that are new, since the user trusted a requirement whose own file
-    /// is unchanged. Empty if the user never trusted it.
+    /// Returns the paths of the files that changed, or that are new, since the user trusted a requirement whose own
+    /// file is unchanged. Empty if the user never trusted it.
     pub fn changed_files(&self, one: &TrustRequirement) -> Vec<String> {
         let Trust::Recorded(file) = self.trust else { return Vec::new() };
         let Ok(programs) = file.programs(one) else { return Vec::new() };

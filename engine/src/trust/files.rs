@@ -1,5 +1,5 @@
-//! The files of a project that the words of a command name, with their hashes. If a word names a folder, every file in
-//! the folder is hashed, so that a new or changed file revokes the trust.
+//! The project files that a command names in its words (program and arguments), with their hashes. If a word names a
+//! folder, every file in the folder is hashed. A new or changed file then revokes the trust.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +20,17 @@ use crate::landlock_version::landlock_version;
 use crate::path_policy::folder_of_project;
 use crate::process::search_path;
 
-/// Maximum number of files in the folders that one requirement names.
+/// Maximum number of files in the folders that one trust requirement names.
 const MAX_FILES: usize = 20_000;
-/// Maximum total size of the files in the folders that one requirement names, in bytes. A file that a requirement names
-/// directly has no limit.
+/// Maximum total size in bytes of the files in the folders that one trust requirement names. The size of a file that
+/// the requirement names directly is not limited.
 const MAX_FOLDER_BYTES: u64 = 4 << 30;
 /// Maximum depth of the folders below a named folder.
 pub(super) const MAX_DEPTH: usize = 64;
-/// Endings that runtimes add to the name of a module.
+/// File extensions that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
-/// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's
-/// folder, the engine's state, and the exports of threads. The lock file is not hashed either.
+/// Paths of a project that are not hashed: git's folder, the engine's state, the exports of threads, and the lock file.
+/// They change often, and no runtime loads code from them.
 const LEFT_OUT: [&str; 4] = [".git", ".ai/state", ".ai/knowledge/agent/threads", ".ai/lock.json"];
 
 /// True if the sandbox can make folders of the project unreadable.
@@ -44,11 +44,11 @@ pub(super) struct NamedFiles<'p> {
     folders: BTreeSet<PathBuf>,
     /// Folders that the sandbox of the command makes unreadable. The command can load no file in them.
     unreadable: Vec<PathBuf>,
-    /// The programs whose texts were searched for files that they load.
+    /// The programs whose source texts were searched for the files that they load.
     pub(super) read: BTreeSet<LoadingProgram>,
     /// The reason why a program can load every file of the project; `None` if no program can.
     pub(super) whole_project: Option<String>,
-    /// True if every file of the project was added, for whatever reason.
+    /// True if every file of the project was added.
     pub(super) covers_project: bool,
     bytes: u64,
 }
@@ -67,8 +67,9 @@ impl<'p> NamedFiles<'p> {
         }
     }
 
-    /// Leaves out the folders that the sandbox makes unreadable, among the words of a command. A kernel without Landlock
-    /// makes no folder unreadable, and the sandbox follows no link to such a folder.
+    /// Excludes the folders that the sandbox makes unreadable for a command, because the command can load no file in
+    /// them. `words` are the words of the command, of which those with the prefix `UNREADABLE` name these folders.
+    /// Without Landlock, excludes nothing, because the kernel then makes no folder unreadable.
     pub(super) fn leave_out_unreadable(&mut self, words: &[String]) {
         let folders = words.iter().filter_map(|word| word.strip_prefix(UNREADABLE));
         let places = folders.map(|folder| folder_of_project(self.project, folder));
@@ -85,7 +86,8 @@ impl<'p> NamedFiles<'p> {
         Ok(())
     }
 
-    /// Adds the files that a word of a command names.
+    /// Adds the files that a word of a command names, and the files that these files load. A word can be a path, a
+    /// variable such as `${NAME}`, or a word with one of the prefixes in `command_files`.
     pub(super) fn add_word(&mut self, word: &str) -> Result<(), TrustError> {
         if let Some(name) = word.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) {
             for word in std::env::var(name).iter().flat_map(|value| files_of_value(value)) {
@@ -135,7 +137,8 @@ impl<'p> NamedFiles<'p> {
         Ok(())
     }
 
-    /// Adds the script `path`, which a command starts by an interpreter, and the files that the script loads.
+    /// Adds the script `path`, which a command passes to the program `interpreter`, and the files that the script
+    /// loads.
     fn add_executed(&mut self, interpreter: &str, path: &str) -> Result<(), TrustError> {
         let place = self.project.join(path);
         self.add_place(&place, false)?;
@@ -150,7 +153,8 @@ impl<'p> NamedFiles<'p> {
         self.add_place(&self.project.join(PROJECT_WORD), true)
     }
 
-    /// Adds every file of the project, because a program can load each of them for this reason.
+    /// Adds every file of the project, because `program` can load any of them. `reason` is the end of a sentence with
+    /// the program as its subject.
     pub(super) fn add_project_for(&mut self, program: &LoadingProgram, reason: &str) -> Result<(), TrustError> {
         self.whole_project.get_or_insert_with(|| match program.path() {
             Some(path) => format!("`{}` {reason}", key_of(self.project, path)),
@@ -179,7 +183,8 @@ impl<'p> NamedFiles<'p> {
         Ok(())
     }
 
-    /// Returns true if a file or folder, given by its canonical path, lies in a folder that the sandbox makes unreadable.
+    /// Returns true if a file or folder, given by its canonical path, lies in a folder that the sandbox makes
+    /// unreadable.
     fn is_unreadable(&self, real: &Path) -> bool {
         self.unreadable.iter().any(|folder| real.starts_with(folder))
     }
@@ -249,7 +254,8 @@ impl<'p> NamedFiles<'p> {
     }
 }
 
-/// Returns the key of a path in the trust record: the path relative to the project, in printable form.
+/// Returns the key of a path in the trust record: the path relative to the project. If the path is not UTF-8, the key
+/// holds its bytes as hexadecimal digits.
 fn key_of(project: &Path, path: &Path) -> String {
     let relative = path.strip_prefix(project).unwrap_or(path);
     relative.to_str().map_or_else(|| encoded(relative.as_os_str()), str::to_owned)

@@ -1,5 +1,5 @@
-//! Trust requirements, each with the hashes of the files that it covers, all taken at one moment. Trust is recorded in
-//! the contents that the user was asked about, not in contents that another program writes before the answer.
+//! Trust requirements with the hashes of their files, which are computed before the user is asked. Trust is recorded
+//! for these hashes. If another program changes a file before the user answers, the new contents are not trusted.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ impl WrittenFile {
 }
 
 impl Trust {
-    /// Reads the files that trust in these requirements covers.
+    /// Computes the hashes of the files that trust in these requirements covers.
     pub fn inspect(&self, all: &[TrustRequirement]) -> Result<Vec<InspectedRequirement>, TrustError> {
         let file = self.file()?;
         let inspect = |one: &TrustRequirement| {
@@ -58,8 +58,8 @@ impl Trust {
         all.iter().map(inspect).collect()
     }
 
-    /// Records trust in these requirements with the inspected contents of their files, in addition to existing trust. If
-    /// a file is new or changed, removes the capabilities and commands that were approved for the project.
+    /// Records trust in these requirements with the inspected contents of their files, in addition to existing trust.
+    /// If a file is new or changed, removes the capabilities and commands that were approved for the project.
     pub fn record_inspected(&self, all: &[InspectedRequirement]) -> Result<(), TrustError> {
         let file = self.file()?;
         let _lock = record::lock(&file.path)?;
@@ -104,9 +104,10 @@ impl Trust {
         }
     }
 
-    /// Extends the trust in requirements that were trusted before a command of the user has written these files, so that
-    /// the command itself does not end this trust. A file counts only if its content before was the trusted one. The new
-    /// content is the one that the command wrote: if another program changes the file, it needs trust again.
+    /// Keeps requirements trusted after a command of the user has written files that they cover. `held` are the
+    /// requirements that were trusted before the command. Records the hash of each written file if its content before
+    /// the command was trusted, or if a requirement that covers the whole project gets a new file. The recorded hash is
+    /// that of the content that the command wrote. If another program changes the file, the user must trust it again.
     pub fn record_written(&self, held: &[InspectedRequirement], written: &[WrittenFile]) -> Result<(), TrustError> {
         let file = self.file()?;
         let _lock = record::lock(&file.path)?;
@@ -136,8 +137,8 @@ impl Trust {
 }
 
 impl TrustSnapshot<'_> {
-    /// Returns the trusted requirements among these, with their files as they are now. Empty if trust is not read from a
-    /// record.
+    /// Returns the trusted requirements in `all`, with the current hashes of their files. Empty if trust is not read
+    /// from a record.
     pub fn held(&self, all: &[TrustRequirement]) -> Result<Vec<InspectedRequirement>, TrustError> {
         let Trust::Recorded(_) = self.trust else { return Ok(Vec::new()) };
         let mut held = Vec::new();

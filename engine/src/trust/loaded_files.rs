@@ -1,6 +1,6 @@
-//! The files of a project that a program of the project loads or starts: modules that a script imports, scripts that it
-//! sources or executes. They are found by the words of the program's text, without a parser: a word counts wherever it
-//! is, in comments and strings too, so that more files are trusted rather than fewer.
+//! Finds the files of a project that a program of the project loads or starts, such as modules that a script imports,
+//! and scripts that a script sources or executes. The text of the program is searched for file names and not parsed.
+//! Names in comments and strings count too, because a file that is not found would run without the user's trust.
 
 mod build;
 mod computed;
@@ -30,35 +30,36 @@ use python::{COMPILED_FOLDER, add_importable_files, changes_search_path};
 use super::TrustError;
 use super::files::{MAX_DEPTH, NamedFiles};
 
-/// Maximum size of a program whose text is read, in bytes. A larger program is trusted together with every file of the
-/// project.
+/// Maximum size in bytes of a program whose text is searched. If a program is larger, its trust requirement covers
+/// every file of the project.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
-/// A program with a NUL among its first bytes is not text.
+/// Number of bytes at the start of a file in which a NUL shows that the file is not text.
 const BINARY_CHECK_BYTES: u64 = 1 << 10;
-/// Maximum number of programs whose texts are read for one requirement. A requirement that leads to more programs
-/// includes every file of the project.
+/// Maximum number of programs whose texts are searched for one trust requirement. If there are more, the requirement
+/// covers every file of the project.
 const MAX_PROGRAMS: usize = 2_000;
-/// Maximum number of folders that a program can enter, and in which its words are searched. A program whose text names
-/// more folders includes every file of the project.
+/// Maximum number of folders that a program can enter, for example by `cd`. File names are searched in each of these
+/// folders. If a text names more folders, the trust requirement covers every file of the project.
 const MAX_ENTERED_FOLDERS: usize = 100;
 /// Maximum depth of folders in the name of a module (`A::B::C`).
 const MAX_MODULE_DEPTH: usize = 8;
-/// Maximum number of entries of a folder that a glob can stand for (`*/x.sh`). In a folder with more entries, such a
-/// glob includes every file of the project.
+/// Maximum number of entries of a folder in which a glob for inner folders (`*/x.sh`) is resolved. If the folder has
+/// more entries, the trust requirement covers every file of the project.
 const MAX_INNER_FOLDERS: usize = 1_000;
-/// Maximum number of entries in which a file is searched by the end of its path. In a project with more entries, such a
-/// file includes every file of the project.
+/// Maximum number of entries of a project in which a file is searched if only the end of its path is known. If the
+/// project has more entries, the trust requirement covers every file of the project.
 const MAX_SEARCHED_ENTRIES: usize = 20_000;
-/// Maximum number of such files of a text.
+/// Maximum number of files in a text of which only the end of the path is known.
 const MAX_ENDS: usize = 100;
-/// The reason of a program that computes a name.
+/// The reason why a program with a computed file name can load every file of the project.
 const COMPUTED_REASON: &str = "starts a program or loads a file whose name is computed";
-/// Files that an interpreter executes if it starts a folder.
+/// Names of the files that an interpreter executes if a command passes a folder to it.
 const MAIN_FILES: [&str; 5] = ["__main__.py", "index.js", "index.mjs", "index.cjs", PACKAGE_FILE];
 static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w@.+/-]*[./][\w@.+/-]*").ok());
 static QUOTED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#""([^"\n]{1,1024})"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`"#).ok());
-/// Words that a shell, an interpreter or a build file executes, whatever their ending.
+/// Matches a word that a shell, an interpreter or a build file executes. Group 1 holds the program that executes the
+/// word, and group 2 the word.
 static EXECUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let programs = r"sh|bash|dash|zsh|ksh|source|\.|python[\d.]*|node|perl|ruby|lua|php|-?include";
     Regex::new(&format!(
@@ -66,10 +67,10 @@ static EXECUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     ))
     .ok()
 });
-/// Interpreters that load modules by their names.
+/// Matches the names of interpreters that load modules by their names.
 static INTERPRETERS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(?:python[\d.]*|perl|ruby|lua|php)\b").ok());
-/// A variable or a glob as a folder, in front of a name that is open too: `$D/$N.sh`, `$D/*.sh`.
+/// Matches a path of which neither the folder nor the file name is known: `$D/$N.sh`, `$D/*.sh`.
 static OPEN_PATHS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?:\$[\w({]+[)}]?|\*)["']?/["']?[$*?\[{]"#).ok());
 static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{L}_][\p{L}\p{N}_]*").ok());
@@ -78,33 +79,35 @@ static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct NamedWord {
     word: String,
-    /// True if the word is a folder in front of a part that the text leaves open.
+    /// True if the word is the folder of a path whose rest is unknown, such as `lib/` in `lib/$NAME`.
     is_prefix: bool,
-    /// True if a glob stands for the folder of the file.
+    /// True if the folder of the file is a glob, as in `*/lib.sh`.
     is_behind_glob: bool,
-    /// True if the file is loaded whatever its ending.
+    /// True if the file counts as loaded whatever its extension is.
     is_any: bool,
 }
 
-/// The files that a text names, and the folders in which it names every file or every program.
+/// The files and folders that a text names. Every file in `folders`, and every program in `program_folders`, counts as
+/// named.
 #[derive(Debug, Default)]
 struct NamedPaths {
     files: BTreeSet<PathBuf>,
     folders: BTreeSet<PathBuf>,
     program_folders: BTreeSet<PathBuf>,
-    /// The programs whose language or working folder the text tells.
+    /// Programs that the text starts with a certain interpreter or in a certain folder.
     started: BTreeSet<LoadingProgram>,
-    /// The reason why the text can load every file of the project; `None` if it cannot.
+    /// The reason why the program can load every file of the project; `None` if it cannot.
     whole_project: Option<&'static str>,
 }
 
 impl NamedFiles<'_> {
-    /// Adds the files that `first` loads or starts, and the files that those load, and so on.
+    /// Adds the files that the program `first` loads or starts, and the files that these files load or start, and so
+    /// on.
     pub(super) fn add_loaded(&mut self, first: LoadingProgram) -> Result<(), TrustError> {
         let mut waiting = vec![first];
         let mut listings = BTreeMap::new();
-        // The files that are handled, with the main folder and the kind of a Python program that imports them: what a file
-        // loads depends on nothing else. Programs that import each other name the same files again and again.
+        // The files that are handled, with the main folder and the kind of a Python program that imports them: what a
+        // file loads depends on nothing else. Programs that import each other name the same files again and again.
         let mut handled: BTreeSet<(PathBuf, Option<(PathBuf, bool)>)> = BTreeSet::new();
         while let Some(program) = waiting.pop() {
             if !self.read.insert(program.clone()) {
@@ -164,7 +167,8 @@ impl NamedFiles<'_> {
         Ok(())
     }
 
-    /// Adds the Python module `module` of the project, which a command starts with the project as its working folder.
+    /// Adds the Python module `module`, which a command starts by `python3 -m` with the project as its working folder,
+    /// and the files that the module loads.
     pub(super) fn add_module(&mut self, module: &str) -> Result<(), TrustError> {
         for program in Self::programs_of_module(self.project, module) {
             self.add_place(&program.file, false)?;
@@ -173,7 +177,8 @@ impl NamedFiles<'_> {
         Ok(())
     }
 
-    /// Returns the files and folders that a text names, relative to the project or to the folder of its file.
+    /// Returns the files and folders that the text of the program `file` names. A name can be relative to the project,
+    /// to the folder of `file`, or to a folder that the program can enter.
     fn named_paths(&self, file: &Path, text: &str, language: Language) -> NamedPaths {
         let mut named = NamedPaths::default();
         let with_plain = (language == Language::JavaScript && text.contains('\\'))
@@ -279,7 +284,8 @@ impl NamedFiles<'_> {
 }
 
 impl NamedWord {
-    /// Returns the path of dots (`./`, `../`) in front of the first part that the text leaves open.
+    /// Returns the start of the word if it consists only of `./` and `../` and an unknown part follows: `./` for
+    /// `./${name}.js`. `None` for any other word, and for languages other than Python and JavaScript.
     fn dots_before_open_part(&self, language: Language) -> Option<&str> {
         let template = self.word.split_once("${").map(|(start, _)| start);
         let start = template.or(self.is_prefix.then_some(&self.word)).filter(|start| start.ends_with('/'))?;
@@ -289,7 +295,9 @@ impl NamedWord {
 }
 
 impl NamedPaths {
-    /// Adds a script that a text starts by an interpreter, with the path `name` in one of these folders.
+    /// Adds a script that a text passes to the program `interpreter`. `name` is the path of the script in one of the
+    /// folders. Adds nothing if the extension of the script shows the same language, because the script is then found
+    /// by its name.
     fn add_started(&mut self, interpreter: &str, folders: &[&Path], name: &str) {
         let Some(language) = Language::of_interpreter(interpreter) else { return };
         let files = folders.iter().filter_map(|folder| folder.join(name.trim_start_matches('/')).canonicalize().ok());
@@ -298,7 +306,8 @@ impl NamedPaths {
         self.started.extend(programs.filter(|program| Language::of(&program.file, "") != language));
     }
 
-    /// Adds the files of a shell script whose names the script computes.
+    /// Adds the files that a shell text executes by computed names. `words` are the words of the text that
+    /// [`files_of_shell_text`] returns. Sets `whole_project` if the files cannot be determined.
     fn add_computed(&mut self, words: &[String], project: &Path) {
         let has = |marker: &str| words.iter().any(|word| word == marker);
         if has(EVERY_FILE) {
@@ -315,7 +324,8 @@ impl NamedPaths {
         }
     }
 
-    /// Adds what a word of [`files_of_shell_text`] names beside a file.
+    /// Adds the program, module or folder that a word with a prefix such as `CODE_OF` stands for. Ignores a word
+    /// without such a prefix.
     fn add_shell_word(&mut self, word: &str, folders: &[PathBuf]) {
         if let Some((interpreter, name)) = word.strip_prefix(EXECUTED_BY).and_then(|word| word.split_once('\0')) {
             let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
@@ -357,7 +367,7 @@ impl NamedPaths {
         }
     }
 
-    /// Adds the file that a word names in each folder of `folder`.
+    /// Adds the file that a word names in each inner folder of `folder`.
     fn add_behind_glob(&mut self, folder: &Path, word: &NamedWord, language: Language) {
         for (count, inner) in fs::read_dir(folder).into_iter().flatten().flatten().enumerate() {
             if count >= MAX_INNER_FOLDERS {
@@ -368,8 +378,8 @@ impl NamedPaths {
         }
     }
 
-    /// Returns the folders with one of these names in the folders `starts`, and in the folders found so far:
-    /// `cd a; cd b`.
+    /// Returns the folders that a program can enter: those in `starts` that have one of the names, and those in the
+    /// folders found so far (`cd a; cd b`).
     fn entered_folders(&mut self, starts: &[&Path], names: &BTreeSet<&str>) -> Vec<PathBuf> {
         let names = names.iter().filter(|name| name.contains(char::is_alphanumeric));
         let mut entered: Vec<PathBuf> = Vec::new();
@@ -392,7 +402,7 @@ impl NamedPaths {
         entered
     }
 
-    /// Adds the file or the folder that a word names.
+    /// Adds the file or the folder at `place`, to which a word leads.
     fn add(&mut self, place: &Path, word: &NamedWord, language: Language) {
         let (NamedWord { word, is_prefix, is_any, is_behind_glob: _ }, is_folder) = (word, place.is_dir());
         if *is_prefix && is_folder && word.contains(char::is_alphanumeric) {
@@ -435,20 +445,21 @@ impl NamedPaths {
     }
 }
 
-/// Returns the texts in quotes.
+/// Returns the contents of the string literals in a text.
 fn quoted_texts(text: &str) -> impl Iterator<Item = &str> {
     let quoted = QUOTED.iter().flat_map(move |quoted| quoted.captures_iter(text));
     quoted.filter_map(|found| found.iter().skip(1).flatten().next()).map(|found| found.as_str())
 }
 
-/// Returns the names in a text. A name that starts with `M` is also returned without the `M`, because Perl's option
-/// `-MList` loads the module `List`.
+/// Returns the identifiers in a text. A name that starts with `M` is also returned without the `M`, because Perl's
+/// option `-MList` loads the module `List`.
 fn names_in(text: &str) -> BTreeSet<&str> {
     let names = IDENTIFIERS.iter().flat_map(|names| names.find_iter(text)).map(|name| name.as_str());
     names.flat_map(|name| [Some(name), name.strip_prefix('M')]).flatten().filter(|name| !name.is_empty()).collect()
 }
 
-/// Returns true if a shell text only redirects output to a path, so that the file is data.
+/// Returns true if a shell text uses a path only as the target of a redirection (`> out`), so that the file is not
+/// executed.
 fn is_only_written(text: &str, word: &str) -> bool {
     let is_part = |c: char| !c.is_whitespace() && !";|&()<>=".contains(c);
     let mut starts = text.match_indices(word).map(|(at, _)| text[..at].trim_end_matches(is_part).trim_end());
@@ -456,7 +467,8 @@ fn is_only_written(text: &str, word: &str) -> bool {
     starts.next().is_some_and(is_written) && starts.all(is_written)
 }
 
-/// Adds the files of a folder that an interpreter loads by one of these names, also in folders with such a name.
+/// Adds the programs in a folder that an interpreter loads as a module with one of these names. Also searches inner
+/// folders with one of these names.
 fn add_modules(folder: &Path, names: &BTreeSet<&str>, depth: usize, files: &mut BTreeSet<PathBuf>) {
     for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -469,8 +481,9 @@ fn add_modules(folder: &Path, names: &BTreeSet<&str>, depth: usize, files: &mut 
     }
 }
 
-/// Adds the files with one of the paths `ends` in a folder and in the folders below. `place` is the depth of the folder
-/// and the number of entries so far. `None` if there are more than [`MAX_SEARCHED_ENTRIES`].
+/// Adds the files whose paths end in one of `ends`, in a folder and in the folders below. `place` is the depth of the
+/// folder, and the number of entries searched so far. `None` if the entries exceed [`MAX_SEARCHED_ENTRIES`] or the
+/// folders nest deeper than [`MAX_DEPTH`].
 fn add_files_with_ends(
     folder: &Path,
     ends: &[&Path],
@@ -496,7 +509,7 @@ fn add_files_with_ends(
     Some(())
 }
 
-/// Adds the programs in a folder and in the folders below.
+/// Adds the programs in a folder and in the folders below, without following links to folders.
 fn add_programs(folder: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
     if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_left_out(folder) {
         return;
@@ -518,8 +531,8 @@ fn is_left_out(folder: &Path) -> bool {
     PACKAGE_FOLDERS.iter().chain(&[COMPILED_FOLDER, ".git", ".ai/state"]).any(|name| folder.ends_with(name))
 }
 
-/// Returns the text of a program; `None` if it is larger than `MAX_TEXT_BYTES`. A machine program, data, and a file that
-/// cannot be read have an empty text.
+/// Returns the text of a file; `None` for a program that is larger than `MAX_TEXT_BYTES`. The text is empty for a
+/// binary file, for a large file that is not a program, and for a file that cannot be read.
 fn text_of(file: &Path) -> Option<String> {
     let Ok(mut opened) = File::open(file) else { return Some(String::new()) };
     let mut bytes = Vec::new();

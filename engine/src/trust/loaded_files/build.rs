@@ -1,5 +1,5 @@
-//! The files that the recipes of a build file execute, and those that it includes, by computed names. The recipes are
-//! read as a shell script, in which the variables of the build file are variables of the shell.
+//! Finds the files that a build file executes or includes by computed names, such as `$(DIR)/run.sh`. The build file is
+//! converted to a shell script with the same variables, and the script is searched for file names.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -9,21 +9,22 @@ use rye_compiler::command_files::files_of_computed_names;
 
 use super::NamedPaths;
 
-/// Stands for a dollar sign of a recipe (`$$`) while the variables of the build file are replaced.
+/// Placeholder for an escaped dollar sign (`$$`) while the variables of the build file are replaced.
 const DOLLAR: &str = "\u{E005}";
-/// A variable without a value in the text.
+/// A shell variable that replaces an expression whose value is unknown.
 const OPEN_VARIABLE: &str = "${_}";
 static INCLUDE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^ *(?:-|s)?include\s+(.+)$").ok());
 static ASSIGNMENT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^ *(?:export\s+|override\s+)*(\w+)\s*(?:[:?+!]|::)?=\s*(.*)$").ok());
 static WILDCARD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$[({]wildcard\s+([^)}]*)[)}]").ok());
 static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$[({](\w+)[)}]").ok());
-/// An expression of `just`.
+/// Matches an expression of a `justfile`, such as `{{name}}`.
 static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\{\{[^}]*\}\}").ok());
-/// A call of a function, a changed variable, or an automatic variable.
+/// Matches the parts of a Makefile whose value is not read here: a call of a function, a variable with a substitution
+/// (`$(X:.c=.o)`), or an automatic variable (`$@`).
 static OPEN_PART: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\$\(shell\s|\$[({][\w.-]+(?:[:\s,][^()$]*)?[)}]|\$[({][\w.-]+\s|\$[@<^?*+%]").ok());
-/// A recipe that executes a prerequisite of its rule.
+/// Matches a recipe that executes a prerequisite of its rule, such as `sh $<`.
 static EXECUTED_PREREQUISITE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let programs = r"sh|bash|dash|zsh|ksh|source|\.|python[\d.]*|node|perl|ruby|lua|php";
     let launched = format!(r#"(?:^|[\s;&|@(+-])(?:{programs})(?:\s+-\S+)*\s+["']?\$[<^?+]"#);
@@ -65,8 +66,9 @@ fn shell_text_of_just(text: &str) -> String {
     EXPRESSION.as_ref().map_or_else(String::new, |part| part.replace_all(&joined, "$${_}").into_owned())
 }
 
-/// Returns the recipes of a `Makefile` as a shell script. The values of its variables become the values of loops, and
-/// each included or executed file becomes a file that the script sources.
+/// Returns the recipes of a `Makefile` as a shell script. Each assignment becomes a `for` loop over the value, so that
+/// the variable can have every value that the file assigns. Each included file and each executed prerequisite becomes a
+/// `source` command.
 fn shell_text_of(text: &str) -> String {
     let mut script = String::new();
     let mut prerequisites: Vec<&str> = Vec::new();
@@ -97,14 +99,14 @@ fn shell_text_of(text: &str) -> String {
     script
 }
 
-/// Returns the lines of a script that sources each of the words. A file with the dependencies of an object is an output
-/// of the build.
+/// Returns a `source` command for each word in `words`. Leaves out `*.d` files, because the build itself generates
+/// them.
 fn sourced(words: &str) -> impl Iterator<Item = String> {
     let is_output = |word: &&str| Path::new(word).extension().is_some_and(|ending| ending == "d");
     words.split_whitespace().filter(move |word| !is_output(word)).map(|word| format!(". {word}\n"))
 }
 
-/// Replaces the variables and functions of a build file in a text by those of a shell.
+/// Replaces the variables and functions of make in a text by shell syntax.
 fn plain(text: &str) -> String {
     let mut text = text.replace("$$", DOLLAR);
     for (pattern, by) in [(&WILDCARD, "$1"), (&VARIABLE, "$${$1}")] {

@@ -1,6 +1,7 @@
-//! Python and JavaScript programs that start other programs, or that load files by computed names. The words of a start
-//! are read as those of a command. If a start or an import cannot be read from the text, the program can load every
-//! file of the project. The texts are searched, not parsed, so that a spelling that is not known counts as computed.
+//! Finds the programs that a Python or JavaScript program starts, and its imports with computed names. The words of a
+//! started command are treated like the words of a tool's command. If the text does not show which file is started or
+//! imported, the program counts as able to load every file of the project. The text is searched with regular
+//! expressions and not parsed, so a call in an unknown form counts as computed.
 
 mod environment;
 
@@ -15,11 +16,11 @@ use environment::makes_functions;
 /// The programs that a text starts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ProgramStarts {
-    /// The words of the starts that may name files of the project.
+    /// The words of the started commands that may name files of the project.
     pub words: Vec<String>,
-    /// True if a start or an import is computed, so that the text does not tell the file.
+    /// True if the program starts or imports a file that the text does not name.
     pub is_computed: bool,
-    /// The number of folders that were checked.
+    /// Number of folder expressions that were checked so far.
     checked_folders: usize,
 }
 
@@ -35,7 +36,8 @@ fn regex(pattern: &str) -> Option<Regex> {
     Regex::new(pattern).ok()
 }
 
-/// Python that executes or imports by a computed name, or that renames the functions which do so.
+/// Matches Python that executes code or imports a module in a form in which the text does not show the file, or that
+/// gives another name to a function which does so.
 static PYTHON_COMPUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let imported = r"(?:\([^)]*|[^;\n]*)";
     regex(&[
@@ -51,14 +53,14 @@ static PYTHON_COMPUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     ]
     .join("|"))
 });
-/// A function of Python that starts a program; a call if a parenthesis follows.
+/// Matches the name of a Python function that starts a program. The match is a call if a parenthesis follows.
 static PYTHON_STARTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         r"\b(?:subprocess\s*\.\s*(?:run|call|check_call|check_output|Popen|getoutput|getstatusoutput)|os\s*\.\s*(?:system|popen))\b",
     )
 });
 static PYTHON_IMPORTS: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"\b(?:import_module|__import__)\b"));
-/// JavaScript that executes or imports by a computed name, or that renames the functions which do so.
+/// Matches JavaScript that executes code or starts programs in a form in which the text does not show the file.
 static JAVASCRIPT_COMPUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         &[
@@ -68,7 +70,7 @@ static JAVASCRIPT_COMPUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .join("|"),
     )
 });
-/// Other names of the functions that start programs.
+/// Matches JavaScript that gives another name to a function that starts programs.
 static JAVASCRIPT_RENAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let starts = r"(?:exec|execSync|spawn|spawnSync|execFile|execFileSync|fork)";
     regex(&format!(r"\b{starts}\s+as\b|\b{starts}\s*:|\bpromisify\b|=\s*(?:\w+\s*\.\s*)?{starts}\s*(?:[;,\n]|$)"))
@@ -76,7 +78,8 @@ static JAVASCRIPT_RENAMED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static JAVASCRIPT_STARTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(r"(?:(\w+)\s*\)?\s*\.\s*)?\b(exec|execSync|spawn|spawnSync|execFile|execFileSync|fork)\s*\(")
 });
-/// Names of the module `child_process` in a text.
+/// Matches an import of the module `child_process`. One of the capture groups holds the name that the text gives to the
+/// module.
 static CHILD_PROCESS_NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         r#"(?:\*\s*as\s+|\bimport\s+)(\w+)\s+from\s*["'](?:node:)?child_process["']|(\w+)\s*=\s*(?:await\s+import|require)\s*\(\s*["'](?:node:)?child_process["']"#,
@@ -159,7 +162,8 @@ impl ProgramStarts {
         found
     }
 
-    /// Adds the calls of the functions of `child_process`.
+    /// Adds the commands that a JavaScript text starts by functions of the module `child_process`. Sets `is_computed`
+    /// if the text contains no such call, because the functions may then have other names.
     fn add_child_processes(&mut self, text: &str) {
         self.is_computed |= matches(&JAVASCRIPT_RENAMED, text);
         let names = CHILD_PROCESS_NAMES.iter().flat_map(|names| names.captures_iter(text));
@@ -207,7 +211,8 @@ impl ProgramStarts {
         }
     }
 
-    /// Adds the words of a command. A computed word is one that only the call knows.
+    /// Adds the files that a command names. A computed word is treated like a placeholder in a tool's command, whose
+    /// value is known only when the command runs.
     fn add_command(&mut self, words: &[Argument]) {
         let template = |word: &Argument| match word {
             Argument::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
@@ -231,7 +236,7 @@ fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
     pattern.iter().any(|pattern| pattern.is_match(text))
 }
 
-/// Returns true if the call of a function of `subprocess` starts a shell.
+/// Returns true if a call of a function of `subprocess` has the argument `shell`, whatever its value is.
 fn has_shell(call: &str) -> bool {
     call.contains("shell=") || call.contains("shell =")
 }
@@ -240,8 +245,8 @@ fn first(arguments: Vec<Argument>) -> Argument {
     arguments.into_iter().next().unwrap_or(Argument::Computed)
 }
 
-/// Reads the arguments of the call whose parenthesis follows at `at`, and returns them with their text. `None` if no
-/// parenthesis follows, or if the call does not end.
+/// Reads the arguments of a call. `at` is the byte offset after the name of the function. Returns the arguments and
+/// their text. `None` if no opening parenthesis follows, or if the text contains no end of the call.
 fn arguments_after(text: &str, at: usize, language: Language) -> Option<(Vec<Argument>, &str)> {
     let rest = text.get(at..)?.trim_start().strip_prefix('(')?;
     let mut reader = StartReader { rest, language };
@@ -249,14 +254,15 @@ fn arguments_after(text: &str, at: usize, language: Language) -> Option<(Vec<Arg
     Some((arguments, &rest[..rest.len() - reader.rest.len()]))
 }
 
-/// A reader of the arguments of a call.
+/// A reader of the arguments of a call. `rest` is the text that is not read yet.
 struct StartReader<'t> {
     rest: &'t str,
     language: Language,
 }
 
 impl StartReader<'_> {
-    /// Reads arguments up to the closing character, and the character. `None` at the end of the text.
+    /// Reads arguments and the closing character `close` behind them. `None` if the text ends first, or if an argument
+    /// is followed by another closing character.
     fn list(&mut self, close: char) -> Option<Vec<Argument>> {
         let mut list = Vec::new();
         loop {
@@ -276,7 +282,7 @@ impl StartReader<'_> {
         }
     }
 
-    /// Reads an argument up to the comma or the closing character behind it.
+    /// Reads an argument, without the comma or the closing character behind it. `None` if the text ends first.
     fn argument(&mut self) -> Option<Argument> {
         let start = self.rest;
         let (is_list, close) = match (self.rest.chars().next()?, self.language) {
@@ -305,7 +311,8 @@ impl StartReader<'_> {
         })
     }
 
-    /// Reads a text in quotes without placeholders and escapes.
+    /// Reads a string literal. `None` if there is no string literal, or if it contains an escape, a line end or a
+    /// placeholder.
     fn literal(&mut self) -> Option<String> {
         let quote = self.rest.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'))?;
         let rest = self.rest.get(1..)?;
@@ -319,7 +326,7 @@ impl StartReader<'_> {
         Some(literal.to_owned())
     }
 
-    /// Skips the rest of an argument, with the brackets and the quoted texts in it. `None` at the end of the text.
+    /// Skips the rest of an argument, including its brackets and string literals. `None` if the text ends first.
     fn skip(&mut self) -> Option<()> {
         let (mut depth, mut quote, mut escaped) = (0_usize, None, false);
         for (at, c) in self.rest.char_indices() {

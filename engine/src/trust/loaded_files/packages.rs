@@ -1,5 +1,6 @@
-//! The packages of a JavaScript program: the `package.json` that selects its modules, the files that a `package.json`
-//! exports, and packages of the project to which links in `node_modules` lead.
+//! Files that a JavaScript program loads through packages: the `package.json` that maps its imports to files, the files
+//! in the `exports` and `imports` of a `package.json`, and packages of the project to which links in `node_modules`
+//! lead.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use serde_json::Value;
 use super::program::{Language, PACKAGE_FILE, PACKAGE_FOLDERS, PROGRAM_ENDINGS};
 use super::{NamedPaths, quoted_texts, text_of};
 
-/// Folder with the packages that a program imports by their names.
+/// Name of the folder with the packages that a program imports by their names.
 const MODULES_FOLDER: &str = "node_modules";
 
 impl NamedPaths {
-    /// Adds the `package.json` that selects the modules of a JavaScript text, and the files that a `package.json`
-    /// exports.
+    /// Adds the files that a text loads through packages. For a JavaScript program, these are the `package.json` that
+    /// maps its imports to files, and linked packages. For a `package.json`, these are the files in its `exports` and
+    /// `imports`.
     pub(super) fn add_package(&mut self, language: Language, own: &Path, text: &str, project: &Path) {
         if language == Language::Package {
             self.add_exports(own, text, project);
@@ -26,8 +28,8 @@ impl NamedPaths {
         }
     }
 
-    /// Adds the programs of the packages to which links in `node_modules` lead, if the package is a folder of the project
-    /// and the text contains its name: `import "part"`.
+    /// Adds the packages that the text names (`import "part"`) and that links in `node_modules` lead to, if they lie in
+    /// the project. Every program in the folder of such a package counts.
     fn add_linked_packages(&mut self, own: &Path, text: &str, project: &Path) {
         let above = own.ancestors().take_while(|folder| folder.starts_with(project));
         let modules: Vec<PathBuf> = above.map(|folder| folder.join(MODULES_FOLDER)).filter(|it| it.is_dir()).collect();
@@ -52,7 +54,8 @@ impl NamedPaths {
         }
     }
 
-    /// Adds the folders that `package.json` exports by a pattern: `"./*": "./src/*.js"`.
+    /// Adds the folders to which patterns in the `exports` and `imports` of a `package.json` lead: `"./*":
+    /// "./src/*.js"`.
     fn add_exports(&mut self, own: &Path, text: &str, project: &Path) {
         let Ok(package) = serde_json::from_str::<Value>(text) else { return };
         let mut waiting: Vec<&Value> = ["exports", "imports"].iter().filter_map(|key| package.get(key)).collect();
@@ -80,8 +83,8 @@ fn package_name(import: &str) -> Option<String> {
     is_name.then(|| name.join("/"))
 }
 
-/// Returns true if a JavaScript text imports by a name that `package.json` defines: a name that starts with `#`, or the
-/// name of the package.
+/// Returns true if a JavaScript text contains a name that the file `package` maps to a file: a string that starts with
+/// `#`, or the name of the package.
 fn selects_modules(package: &Path, text: &str) -> bool {
     let name = text_of(package)
         .and_then(|text| serde_json::from_str::<Value>(&text).ok()?.get("name")?.as_str().map(str::to_owned));

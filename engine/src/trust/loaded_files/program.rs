@@ -1,16 +1,16 @@
-//! A program whose text is read for the files that it loads, and its language.
+//! A program whose text is searched for the files that it loads, and the language of the program.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Endings of files that an interpreter executes.
+/// File extensions of programs that an interpreter executes.
 pub(super) const PROGRAM_ENDINGS: [&str; 16] =
     ["py", "js", "mjs", "cjs", "ts", "mts", "cts", "sh", "bash", "zsh", "rb", "pl", "pm", "lua", "php", "mk"];
-/// Endings of programs that load modules by their names, other than Python and JavaScript.
+/// File extensions of languages that load modules by their names, other than Python and JavaScript.
 const MODULAR_ENDINGS: [&str; 5] = ["pl", "pm", "rb", "lua", "php"];
-/// Files that a build tool executes, by name.
+/// Names of files from which a build tool or npm takes commands.
 const BUILD_FILES: [&str; 9] = [
     "GNUmakefile",
     "makefile",
@@ -22,21 +22,21 @@ const BUILD_FILES: [&str; 9] = [
     "rakefile",
     SETTINGS_OF_NPM,
 ];
-/// The settings of npm. They name the shell that runs the scripts of a package.
+/// The settings file of npm. The settings can name the shell that runs the scripts of a package.
 const SETTINGS_OF_NPM: &str = ".npmrc";
 /// The file that describes a JavaScript package.
 pub(super) const PACKAGE_FILE: &str = "package.json";
-/// Folders with installed packages. The programs in them are not read.
+/// Names of folders with installed packages. The programs in these folders are not searched.
 pub(super) const PACKAGE_FOLDERS: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
 
-/// The language of a program, which decides what names in its text load files.
+/// The language of a program. The language determines how the text of the program is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Language {
     Python,
     JavaScript,
-    /// `package.json`: names in it select the files of a package, and its scripts are shell texts.
+    /// A `package.json`, which names the files of a package and contains scripts for the shell.
     Package,
-    /// A build file. Most files that it names are sources and outputs, so only programs among them are read.
+    /// A build file. Most files that a build file names are sources and outputs, so only those that are programs count.
     Build,
     /// Perl, Ruby, Lua and PHP, which load modules by their names.
     Modular,
@@ -45,7 +45,7 @@ pub(super) enum Language {
 }
 
 impl Language {
-    /// Returns true if the text mainly starts other programs.
+    /// Returns true if programs in this language mainly start other programs.
     pub(super) fn starts_programs(self) -> bool {
         match self {
             Self::Shell | Self::Modular | Self::Build | Self::Package => true,
@@ -53,7 +53,8 @@ impl Language {
         }
     }
 
-    /// The language of the scripts that an interpreter executes; `None` for an interpreter of another language.
+    /// Returns the language of the scripts that the program `name` executes; `None` if `name` is not a known
+    /// interpreter.
     pub(super) fn of_interpreter(name: &str) -> Option<Self> {
         match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
             "python" | "pypy" => Some(Self::Python),
@@ -82,37 +83,42 @@ impl Language {
     }
 }
 
-/// A program whose text is read.
+/// A program whose text is searched for the files that the program loads.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::trust) struct LoadingProgram {
     pub(super) file: PathBuf,
-    /// The folder of the script that a call starts. A Python program imports modules from it.
+    /// The folder of the script that was started. A Python program, and the modules that it imports, import modules
+    /// from this folder.
     pub(super) main_folder: PathBuf,
-    /// True for the script of a tool. Such a script imports from sources only, and from its folder last.
+    /// True for the script of a tool. `rye` runs such a script without compiled modules, and puts its folder at the end
+    /// of Python's search path.
     pub(super) is_tool: bool,
-    /// The language of the interpreter that the command names. `None` if the file itself tells its language.
+    /// The language of the interpreter that the command names. `None` if the language follows from the name and the
+    /// first line of the file.
     pub(super) language: Option<Language>,
-    /// The code in an argument of the interpreter. `None` if the file is read.
+    /// The code, if a command passes it to the interpreter as an argument. `None` if the code is the text of `file`.
     pub(super) code: Option<String>,
 }
 
-/// Name in place of a file for code in an argument.
+/// File name that stands for code in an argument of an interpreter.
 const CODE_NAME: &str = "-c";
 
 impl LoadingProgram {
-    /// The script `file`, which a command starts. `None` if the file is not a program whose text can name other files.
+    /// Creates the program for the file `file`, which a command starts. `None` if `file` is not a program, or lies in a
+    /// folder with installed packages.
     pub fn of_command(file: &Path) -> Option<Self> {
         Self::new(file, false).filter(|program| is_program(&program.file))
     }
 
-    /// The script `file`, which a command starts by an interpreter.
+    /// Creates the program for the script `file`, which a command passes to the program `interpreter`. `None` if `file`
+    /// is not a file, or lies in a folder with installed packages.
     pub fn of_interpreter(interpreter: &str, file: &Path) -> Option<Self> {
         let language = Language::of_interpreter(interpreter);
         Self::new(file, false).filter(|program| program.file.is_file()).map(|program| Self { language, ..program })
     }
 
-    /// The code in an argument of an interpreter, which starts in `folder`. `None` for an interpreter of a language that is
-    /// not read.
+    /// Creates the program for code in an argument of `interpreter`, which runs in `folder`. `None` if `interpreter` is
+    /// not a known interpreter, or if `folder` lies in a folder with installed packages.
     pub fn of_code(interpreter: &str, code: &str, folder: &Path) -> Option<Self> {
         let language = Some(Language::of_interpreter(interpreter)?);
         Self::new(&folder.join(CODE_NAME), false).map(|program| Self {
@@ -122,12 +128,12 @@ impl LoadingProgram {
         })
     }
 
-    /// The script `file` of a tool.
+    /// Creates the program for the script `file` of a tool. `None` if `file` lies in a folder with installed packages.
     pub fn of_tool(file: &Path) -> Option<Self> {
         Self::new(file, true)
     }
 
-    /// The path of the program; `None` for code in an argument.
+    /// Returns the path of the program; `None` for code in an argument.
     pub fn path(&self) -> Option<&Path> {
         self.code.is_none().then_some(&self.file)
     }
@@ -138,7 +144,8 @@ impl LoadingProgram {
         (!is_package).then(|| Self { file: file.to_path_buf(), main_folder, is_tool, language: None, code: None })
     }
 
-    /// A file that this program loads or starts.
+    /// Creates the program for the file `file`, which this program loads or starts. `language` is the language of this
+    /// program. `None` if `file` lies in a folder with installed packages.
     pub(super) fn loaded(&self, file: &Path, language: Language) -> Option<Self> {
         // Only an import keeps the folder of the started script; another interpreter starts with its own.
         let imports = language == Language::Python;
@@ -147,7 +154,8 @@ impl LoadingProgram {
     }
 }
 
-/// Replaces the escapes of letters, digits and characters of paths in a text: `"./\u0068\.mjs"` becomes `"./h.mjs"`.
+/// Replaces JavaScript escapes by the characters that they represent, if a path can contain these characters:
+/// `"./\u0068\.mjs"` becomes `"./h.mjs"`. Removes escaped line ends. Other escapes stay unchanged.
 pub(super) fn without_escapes(text: &str) -> String {
     let is_plain = |c: &char| c.is_alphanumeric() || "_./@#-".contains(*c);
     let mut plain = String::with_capacity(text.len());
@@ -169,8 +177,9 @@ pub(super) fn without_escapes(text: &str) -> String {
     plain
 }
 
-/// Returns the character that an escape of JavaScript stands for, and the length of the escape behind the backslash.
-/// Returns a line feed for a line that continues. `None` for an escape that stands for no letter.
+/// Returns the character that a JavaScript escape represents, and the length in bytes of the escape after the
+/// backslash. `escape` is the text after the backslash. Returns a line feed for an escaped line end. `None` for control
+/// characters such as `\n`, and for an invalid escape.
 fn escaped_character(escape: &str) -> Option<(char, usize)> {
     let digits =
         |digits: &str, radix, length| Some((char::from_u32(u32::from_str_radix(digits, radix).ok()?)?, length));
@@ -203,7 +212,8 @@ pub(super) fn has_program_ending(file: &Path) -> bool {
     file.extension().is_some_and(|ending| PROGRAM_ENDINGS.iter().any(|one| ending == *one))
 }
 
-/// Returns true if the ending of a file is that of a program, or if the file is executable.
+/// Returns true if a file is a program: by its extension, as a build file or `package.json`, or because it is
+/// executable.
 pub(super) fn is_program(file: &Path) -> bool {
     has_program_ending(file)
         || is_build_file(file)
@@ -211,7 +221,7 @@ pub(super) fn is_program(file: &Path) -> bool {
         || fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Returns true if a file names its interpreter.
+/// Returns true if a file starts with `#!`, which names its interpreter.
 pub(super) fn is_script(file: &Path) -> bool {
     let mut start = [0; 2];
     File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"

@@ -1,4 +1,4 @@
-//! The modules that a Python program can import from the project, by the names in its text.
+//! Finds the modules of the project that a Python program can import, by the names in the text of the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,27 +10,29 @@ use regex::Regex;
 use super::{IDENTIFIERS, Language, LoadingProgram, MAX_DEPTH, MAX_PROGRAMS, is_left_out, quoted_texts};
 use crate::trust::files::NamedFiles;
 
-/// The Python modules of a folder, by name: files and folders.
+/// The files and folders in a folder that Python can import, by the name of the module.
 pub(super) type PythonModules = BTreeMap<String, Vec<PathBuf>>;
 
-/// Python compiles modules to files in such a folder, and loads them in place of the source.
+/// Name of the folder in which Python stores compiled modules. Python can load a compiled module in place of its
+/// source.
 pub(super) const COMPILED_FOLDER: &str = "__pycache__";
-/// Spellings of `sys.path`, and functions that change the folders from which a program imports.
+/// Matches uses of `sys.path`, and functions that change the folders from which a program imports.
 static SEARCH_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let spaces = r"[\s\\)]*";
     let from_sys = r"from\s+sys\s+import\s*(?:\([^)]*|[^;\n]*)(?:\bpath\b|\*)";
     let attributes = r"\b[gs]etattr\s*\(\s*sys\b|\bvars\s*\(\s*sys\b|\bsys\s*\.\s*__dict__";
     Regex::new(&format!(r"\bsys{spaces}\.{spaces}path|addsitedir|{from_sys}|{attributes}")).ok()
 });
-/// Another name of the module `sys`.
+/// Matches code that gives another name to the module `sys`. One of the capture groups holds the name.
 static NAMES_OF_SYS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\bsys\s+as\s+(\w+)|(\w+)\s*=\s*sys\s*(?:[;,#\n]|$)").ok());
 
-/// Endings of the files from which Python imports, and of the files that extend the folders of its imports.
+/// Extensions of the files from which Python can import, and of `.pth` files, which add folders to Python's search
+/// path.
 const IMPORTABLE_ENDINGS: [&str; 8] = ["py", "pyc", "pyi", "so", "pyd", "pth", "zip", "egg"];
 
-/// Adds the files in a folder, and in the folders below, from which a Python program can import. Stops above
-/// [`MAX_PROGRAMS`] files.
+/// Adds the files in a folder, and in the folders below, from which a Python program can import. Enters no further
+/// folder once there are more than [`MAX_PROGRAMS`] files.
 pub(super) fn add_importable_files(folder: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
     if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || folder.ends_with(".git") || folder.ends_with(".ai/state") {
         return;
@@ -48,8 +50,9 @@ pub(super) fn add_importable_files(folder: &Path, depth: usize, files: &mut BTre
 }
 
 impl NamedFiles<'_> {
-    /// Returns the Python programs that run if the working folder `folder` contains the module `module`, a path
-    /// without an ending. The first program stands for the modules of the folder itself, even if no file has its path.
+    /// Returns the programs that `python3 -m` runs for the module `module` in the working folder `folder`. `module` is
+    /// a path without an extension. The result always contains `module.py`, even if this file does not exist, because
+    /// Python also imports other modules from `folder`.
     pub(super) fn programs_of_module(folder: &Path, module: &str) -> Vec<LoadingProgram> {
         let place = folder.join(module);
         let mut files = BTreeSet::from([folder.join(format!("{module}.py"))]);
@@ -136,7 +139,8 @@ fn has_init(folder: &Path) -> bool {
     ["__init__.py", "__init__.pyc"].iter().any(|name| folder.join(name).exists())
 }
 
-/// Returns the compiled forms of Python files. Reads the folder of compiled files once for all files in one folder.
+/// Returns the compiled forms of Python source files. Reads the folder with the compiled forms once for all files of
+/// one folder.
 fn compiled_files<'f>(files: impl Iterator<Item = &'f PathBuf>) -> Vec<PathBuf> {
     let mut stems: BTreeMap<&Path, BTreeSet<&str>> = BTreeMap::new();
     for file in files {

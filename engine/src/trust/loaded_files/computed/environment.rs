@@ -1,5 +1,5 @@
-//! Folders and variables in which a Python or JavaScript program starts other programs, and functions of Python that
-//! load the file or execute the text in their argument.
+//! Checks of how a Python or JavaScript program starts other programs: in which working folder, and with which
+//! environment variables. Also finds functions of Python that load a file or execute a text.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,11 +10,12 @@ use rye_compiler::command_files::{SEARCH_VARIABLES, SEARCHED, files_of_shell_tex
 use super::super::quoted_texts;
 use super::{Argument, Language, ProgramStarts, StartReader, arguments_after, first, matches, regex};
 
-/// Maximum number of folders of a text that are checked. Each other folder is computed.
+/// Maximum number of folder expressions of a text that are checked. Any further folder counts as computed.
 const MAX_CHECKED_FOLDERS: usize = 20;
-/// Maximum number of variables in the expression of a folder and in their values.
+/// Maximum number of variables that are resolved for one folder expression, including the variables in their values.
 const MAX_VARIABLES: usize = 16;
-/// Names in an expression for a folder that is known: the project, the working folder, the folder of the script.
+/// Names that are allowed in the expression of a known folder: the project, the working folder, or the folder of the
+/// script.
 const PLACE_NAMES: [&str; 20] = [
     "Path",
     "__dirname",
@@ -37,9 +38,9 @@ const PLACE_NAMES: [&str; 20] = [
     "process",
     "project_path",
 ];
-/// Functions without an effect on the folder.
+/// Functions that are allowed in the expression of a known folder.
 const PLACE_FUNCTIONS: [&str; 6] = ["dirname", "projectPath", "realpath", "resolve", "str", "url"];
-/// Functions of Python that execute the text or load the file in their first argument.
+/// Matches functions of Python that execute the text, or load the file, that their first argument holds or names.
 static PYTHON_READERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         &[
@@ -49,12 +50,13 @@ static PYTHON_READERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .join("|"),
     )
 });
-/// The text of a Python program that compiles a text, other than a pattern, or defines such a function.
+/// Matches a call of Python's built-in `compile`, which makes code of a text. Capture group 1 is set for the definition
+/// of a function with this name.
 static PYTHON_COMPILES: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"(?:(def\s+)|(?:^|[^.\w]))compile\s*\("));
 static CHANGED_FOLDERS: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"\bchdir\s*\("));
 static FOLDERS_OF_STARTS: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"\bcwd\s*[=:]\s*"));
 static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"[A-Za-z_]\w*"));
-/// An assignment of a value to a variable of the environment.
+/// Matches an assignment to one of [`SEARCH_VARIABLES`] in the environment of a program.
 static ENVIRONMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let names = SEARCH_VARIABLES.join("|");
     regex(
@@ -69,7 +71,8 @@ static ENVIRONMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 
 impl ProgramStarts {
-    /// Adds the functions of a Python text that execute a text or load a file.
+    /// Adds the files that a Python program passes to functions that load a file or execute a text. Sets `is_computed`
+    /// if such a file or text is computed.
     pub(super) fn add_python_readers(&mut self, text: &str) {
         let compiles = PYTHON_COMPILES.iter().flat_map(|compiles| compiles.captures_iter(text));
         self.is_computed |= compiles.into_iter().any(|found| found.get(1).is_none());
@@ -94,8 +97,9 @@ impl ProgramStarts {
         }
     }
 
-    /// Reports a start in a folder that the text computes, if the program or its files are relative to this folder.
-    /// `call` is the text of the start; `words` are those of its command.
+    /// Sets `is_computed` if a call starts a program in an unknown working folder, and the command depends on the
+    /// working folder. `text` is the whole program, `call` the text of the call's arguments, and `words` the words of
+    /// the started command.
     pub(super) fn check_folder(&mut self, text: &str, call: &str, words: &[Argument]) {
         let literal = |word: &Argument| if let Argument::Literal(word) = word { Some(word.clone()) } else { None };
         let words: Vec<String> = words.iter().filter_map(literal).collect();
@@ -111,7 +115,8 @@ impl ProgramStarts {
         }
     }
 
-    /// Adds the folders and files in variables from which programs are started or loaded, such as `PATH`.
+    /// Adds the folders and files that the text assigns to environment variables from which programs are loaded, such
+    /// as `PATH`. Sets `is_computed` if an assigned value is unknown.
     pub(super) fn add_environment(&mut self, text: &str) {
         for found in ENVIRONMENT.iter().flat_map(|environment| environment.captures_iter(text)) {
             let name = ["a", "b", "c", "d"].iter().find_map(|group| found.name(group)).map_or("", |name| name.as_str());
@@ -131,22 +136,24 @@ impl ProgramStarts {
         }
     }
 
-    /// Returns true if an expression names the project, the folder of the script, or a folder in them whose name is a
-    /// text of its own (`ROOT / "lib"`).
+    /// Returns true if an expression is a known folder: the project, the working folder, the folder of the script, or a
+    /// folder in one of them with a literal name (`ROOT / "lib"`). Returns false after [`MAX_CHECKED_FOLDERS`]
+    /// expressions.
     fn is_known_place(&mut self, text: &str, expression: &str) -> bool {
         self.checked_folders += 1;
         self.checked_folders <= MAX_CHECKED_FOLDERS && is_known_place(text, expression, &mut BTreeSet::new())
     }
 }
 
-/// Returns true if an expression is the present value of a variable of the environment: `os.environ["PATH"]`.
+/// Returns true if an expression reads an environment variable of this program, such as `os.environ["PATH"]`.
 fn is_own_value(value: &str) -> bool {
     let value = value.trim();
     let is_read = ["os.environ", "os.getenv", "process.env"].iter().any(|start| value.starts_with(start));
     is_read && !value.contains(['+', '%']) && quoted_texts(value).all(|text| !text.contains('/'))
 }
 
-/// Returns the expression at a position, up to the comma, the line end or the closing bracket behind it.
+/// Returns the expression at the byte offset `at`. The expression ends before the next comma, line end or closing
+/// bracket.
 fn expression_at(text: &str, at: usize) -> &str {
     let rest = text.get(at..).unwrap_or_default();
     let mut reader = StartReader { rest, language: Language::Python };
@@ -155,7 +162,8 @@ fn expression_at(text: &str, at: usize) -> &str {
     expression.split('\n').next().unwrap_or_default().trim()
 }
 
-/// Returns true if an expression names a known place. `variables` are the variables whose values are checked.
+/// Returns true if an expression is a known folder. `variables` collects the variables whose values were checked or are
+/// being checked.
 fn is_known_place(text: &str, expression: &str, variables: &mut BTreeSet<String>) -> bool {
     let is_computed = expression.contains(['+', '%', '{', '$']);
     let is_open = quoted_texts(expression).any(|part| part.contains(['*', '\\']));
@@ -183,7 +191,7 @@ fn is_known_place(text: &str, expression: &str, variables: &mut BTreeSet<String>
     })
 }
 
-/// Returns true if a JavaScript text makes a function of a text that it does not hold.
+/// Returns true if a JavaScript program can execute a computed text as code, for example by `new Function(text)`.
 pub(super) fn makes_functions(text: &str) -> bool {
     static FUNCTION: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"(?:^|[^.\w$])(?:new\s+)?Function\s*\("));
     FUNCTION.iter().flat_map(|function| function.find_iter(text)).any(|call| {
@@ -193,7 +201,8 @@ pub(super) fn makes_functions(text: &str) -> bool {
     }) || matches(&JAVASCRIPT_CODE, text)
 }
 
-/// JavaScript that executes a text by other names of `eval`, of constructors of functions, or as a module.
+/// Matches JavaScript that can execute a text as code in an indirect way: by another name of `eval`, by the constructor
+/// of a function, by `_compile` of a module, or by the module `repl`.
 static JAVASCRIPT_CODE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         &[
