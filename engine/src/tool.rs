@@ -62,8 +62,8 @@ pub struct Invocation {
     pub write_bounds: Vec<Vec<String>>,
     /// Hosts that a process of the call may reach: every thread of the spawn chain grants them.
     pub net: Vec<String>,
-    /// The hosts of `net` that every thread of the spawn chain spells out. The engine's requests reach local addresses
-    /// of these hosts only.
+    /// The hosts of `net` that every thread of the spawn chain names without a wildcard. The engine's requests reach
+    /// local addresses of these hosts only.
     pub local_hosts: Vec<String>,
     /// The grant patterns of every thread of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each of
     /// these threads (`language.md` 9). If the list is empty, no item may be written.

@@ -65,8 +65,8 @@ impl McpServers {
         Ok(connection)
     }
 
-    /// Returns the reason why a message of this server was dropped after `start`, as the end of an error message; `None`
-    /// if the connection is not open.
+    /// Returns the reason why a message of this server was dropped after `start`, as the end of an error message;
+    /// `None` if the connection is not open.
     async fn dropped_message(&self, server: &McpServer, start: std::time::Instant) -> Option<String> {
         let slot = Arc::clone(self.slots.lock().await.get(&server.key())?);
         Some(slot.try_lock().ok()?.as_ref()?.dropped.cause_since(start))

@@ -269,12 +269,12 @@ impl PersistentTool {
 }
 
 /// Converts a reply line to the outcome of the call: its `result`, its `error`, or the line without `id` if it has an
-/// `action`. `log` is what the process printed during the call; an error shows it, any other outcome keeps it in its
-/// details.
+/// `action`. `log` is the text that the process printed during the call. An error contains the log in its message, any
+/// other outcome in its details.
 ///
 /// # Errors
-/// Returns the reason why the line is no answer: it has none of these keys, several of them, or others beside `result`
-/// and `error`.
+/// Returns the reason why the line is not an answer. A line is not an answer if it has none of these keys or several of
+/// them, or if it has further keys beside `result` or `error`.
 fn parse_answer(mut answer: Map<String, Value>, log: &str) -> Result<ToolOutcome, String> {
     answer.shift_remove("id");
     let has_action = answer.contains_key("action");

@@ -1,6 +1,7 @@
-//! Tools that are scripts: Python, JavaScript, TypeScript, shell. The bytes that were read for the plan are the bytes
-//! that run: they are passed on standard input together with the parameters, and the file is not opened again. Standard
-//! output is a log; the result is JSON.
+//! Tools that are scripts: Python, JavaScript, TypeScript, shell. The script runs with the bytes that were read for the
+//! plan. These bytes are passed on standard input together with the parameters, and the file is not opened again. The
+//! result is the value that `execute` returns, the value that `main` returns or prints, or the output of a shell
+//! script. Standard error, and the text that `execute` prints, form the log.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

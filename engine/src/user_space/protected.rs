@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::watched::{Identity, Watched, WatchedValue, identity_of};
 use super::{ACCOUNTS, MAX_FILES, SECRET_FOLDERS, file_identities, named_roots, root_variables, secret_folders};
 
-/// Maximum number of lists of spaces whose protected files are kept: the project alone and with the user space, for two
-/// projects.
+/// Maximum number of entries in `KNOWN`. A project has up to two entries, one with its user space and one without, so
+/// the protected files of two projects are kept.
 const MAX_KNOWN: usize = 4;
 
 /// Files that tools must not reach under any name.
@@ -25,7 +25,8 @@ pub struct ProtectedFiles {
     pub secrets: BTreeSet<Identity>,
 }
 
-/// The protected files of some spaces, with the variables that may name a user space.
+/// The protected files of the spaces in `spaces`. `variables` holds the values of the environment variables that can
+/// name a user space, at the time of the read.
 struct KnownFiles {
     spaces: Vec<PathBuf>,
     variables: Vec<PathBuf>,

@@ -1,5 +1,5 @@
-//! Explanations of failures that the sandbox or a missing execute bit caused. The kernel reports only an error number to
-//! the program, so the reason would be lost.
+//! Explanations of failures that the sandbox or a missing execute bit caused. The kernel reports only an error number
+//! to the program, so the reason would be lost.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -34,9 +34,9 @@ const NETWORK: [&str; 7] = [
 /// The exit code of a shell whose last command is a file that cannot be executed.
 const NOT_EXECUTABLE: ProgramExit = ProgramExit::Code(126);
 
-/// Explains a refused access, if a program's output reports one: names the missing execute bit, or the path or the
-/// network that the sandbox refused, and the grant that would allow the access, if there is one. `None` if the output
-/// reports no refused access.
+/// Explains an access that was refused to a program. Names the cause: a missing execute bit, or the path or network
+/// access that the sandbox refused. Also names the grant that would allow the access, if such a grant exists. `None` if
+/// the output of the program reports no refused access.
 pub(in crate::tool) fn explain(output: &str, exit: ProgramExit, sandbox: &Sandbox) -> Option<String> {
     if !sandbox.net && NETWORK.iter().any(|message| output.contains(message)) {
         return Some("[blocked by the sandbox: the network needs `net=\"HOST\"` in the grant of this tool]".to_owned());

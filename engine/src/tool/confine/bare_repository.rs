@@ -8,8 +8,9 @@ use rustix::fs::AtFlags;
 use super::{ProjectFiles, ProjectPath};
 
 impl ProjectFiles {
-    /// Returns true if a folder above `path` is a git repository for git, or becomes one by a file at `path`: it contains
-    /// `HEAD` beside `objects` and `refs`, or beside `commondir`. The root of the project does not count.
+    /// Returns true if git recognizes a folder above `path` as a repository, or would do so after a file is created at
+    /// `path`. Git recognizes a folder that contains `HEAD`, and either `commondir` or both `objects` and `refs`. The
+    /// root of the project is not checked.
     pub(super) fn is_in_bare_repository(&self, path: &ProjectPath) -> bool {
         (1..path.0.len()).any(|depth| {
             let (folder, below) = path.0.split_at(depth);

@@ -396,7 +396,8 @@ fn is_refused_by_transport(error: &DynamicTransportError) -> bool {
     matches!(error, Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)))
 }
 
-/// Returns true if the server answered, but the answer cannot be used: because of its HTTP status, its type or its text.
+/// Returns true if the server answered, but the answer cannot be used: because of its HTTP status, its type or its
+/// text.
 fn is_answered(error: &DynamicTransportError) -> bool {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => error.is_decode() || error.is_status(),

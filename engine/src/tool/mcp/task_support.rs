@@ -53,7 +53,7 @@ pub(super) fn adapt_tool_list(message: &[u8]) -> Option<Vec<u8>> {
     Some(copied)
 }
 
-/// Maximum characters of a line that is no message in an error.
+/// Maximum number of characters that an error quotes of a line that is not a message.
 const MAX_SHOWN_CHARS: usize = 100;
 
 /// The last message of a server that was dropped: when, and why. The reader of the messages and the calls share it.
@@ -65,7 +65,8 @@ impl DroppedMessage {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), reason));
     }
 
-    /// Returns the reason why a message was dropped after `start`, as the end of an error message; empty if none was.
+    /// Returns the reason why a message was dropped after `start`, as the end of an error message; empty if no message
+    /// was dropped.
     pub fn cause_since(&self, start: Instant) -> String {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().filter(|(at, _)| *at >= start).map(|(_, reason)| format!("; {reason}")).unwrap_or_default()

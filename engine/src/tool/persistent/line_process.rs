@@ -24,7 +24,7 @@ use crate::tool::process::{LongLivedProgram, ProgramHandle, RunningProgram, Stde
 const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Maximum number of messages that a process submits within one prompt.
 const MAX_PUSHES: u64 = 10;
-/// Maximum characters of the process's own output in an error.
+/// Maximum number of characters that an error quotes of the output of the process.
 const MAX_LOG_CHARS: usize = 2_000;
 /// Time to wait, after a process has ended, for the rest of its standard error, which the error message quotes.
 const LOG_TIMEOUT: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ pub(super) struct LineProcess {
     input: pipe::Sender,
     lines: mpsc::Receiver<Result<Map<String, Value>, String>>,
     log: StderrTail,
-    /// The position in the log up to which [`LineProcess::take_log`] has returned it.
+    /// The position in the log up to which [`LineProcess::take_log`] has returned the log.
     log_position: u64,
     reader: AbortHandle,
     /// A line that the program receives directly before the line of the first call. `None` if there is no such line, or

@@ -1,5 +1,5 @@
 //! The query language of `rye_fetch`: words, `"phrases"`, `wild*cards`, `field:word`, `AND`, `OR`, `NOT` (or `-`),
-//! parentheses. If no operator stands between words, an item that contains any of the words matches. An item that
+//! parentheses. If words have no operator between them, an item that contains any of the words matches. An item that
 //! contains more of the words ranks higher.
 
 use rye_compiler::semantics::glob::Glob;
@@ -11,8 +11,8 @@ const MAX_QUERY_DEPTH: usize = 16;
 /// Maximum points of one matching word in all fields together.
 const MAX_FIELD_POINTS: u32 = 47;
 /// Points of an item for each word of the query that it contains, in addition to the points for the fields that contain
-/// the word. The value exceeds the field points of all words of a query together, so that an item with more of the words
-/// always ranks higher.
+/// the word. The value exceeds the field points of all words of a query together, so that an item with more of the
+/// words always ranks higher.
 const POINTS_PER_WORD: u32 = 32 * MAX_FIELD_POINTS + 1;
 const _: () = assert!(MAX_QUERY_TERMS == 32, "`POINTS_PER_WORD` depends on the number of words");
 
@@ -133,7 +133,8 @@ impl Query {
 }
 
 impl Term {
-    /// Returns 0 if the word occurs in no field.
+    /// Returns the points of this word or phrase for an item: [`POINTS_PER_WORD`], plus the points of the fields that
+    /// contain the word, at most [`MAX_FIELD_POINTS`]. 0 if no field contains the word.
     fn points(&self, texts: &SearchableTexts) -> u32 {
         let fields: &[QueryField] = self.field.as_ref().map_or(&QueryField::ALL, std::slice::from_ref);
         let points: u32 = fields.iter().map(|field| self.what.points(*field, field.text(texts))).sum();

@@ -25,7 +25,8 @@ pub struct CollectedOutput {
     pub dropped: u64,
 }
 
-/// The output that a program has written so far. Clones share it with the code that may stop the program.
+/// The output that a program has written so far. Clones share the output, so that the code that stops the program can
+/// still read it.
 #[derive(Debug, Clone)]
 pub struct SharedOutput(Arc<Mutex<BoundedOutput>>);
 

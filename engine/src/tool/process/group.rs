@@ -23,7 +23,7 @@ const PROGRAMS_END_TIMEOUT: Duration = Duration::from_secs(4);
 /// The number of [`LiveGroup`]s of this process.
 static LIVE_GROUPS: LazyLock<watch::Sender<usize>> = LazyLock::new(|| watch::Sender::new(0));
 
-/// A guard that exists while a program of this process runs, or while its helper ends it.
+/// A guard that exists while a program of this process runs, or while the helper of the program ends it.
 struct LiveGroup;
 
 impl LiveGroup {

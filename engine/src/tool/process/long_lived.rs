@@ -17,7 +17,7 @@ use super::group::ProcessGroup;
 use super::scratch::Scratch;
 use super::supervise::{InputMode, supervised_command};
 
-/// Number of last bytes of standard error that are kept.
+/// Maximum number of bytes that are kept of standard error. The last bytes are kept.
 const MAX_STDERR_BYTES: usize = 4 * 1024;
 /// Maximum bytes that one call reads from the pipe of a standard error, so that a program that writes without end does
 /// not hold up the caller.
@@ -162,8 +162,8 @@ impl KeptErrors {
 }
 
 impl ProgramHandle {
-    /// Waits until the program has ended, and returns its exit code. `None` if the program still runs after `timeout`, or
-    /// if a signal ended it.
+    /// Waits until the program has ended, and returns its exit code. `None` if the program still runs after `timeout`,
+    /// or if a signal ended it.
     pub async fn exit_code(&mut self, timeout: Duration) -> Option<i32> {
         let (group, child, _) = self.parts.as_mut()?;
         let status = tokio::time::timeout(timeout, child.wait()).await.ok()?.ok()?;

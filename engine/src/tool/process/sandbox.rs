@@ -42,7 +42,8 @@ pub struct Sandbox {
     /// Paths of keys, trust records and the project's state, wherever they are stored. The program can neither read nor
     /// write these paths.
     pub hidden: Vec<PathBuf>,
-    /// Folders of the project that the program can write, if `write` covers them, but not read. Missing folders are created.
+    /// Folders of the project that the program can write, if `write` covers them, but not read. Missing folders are
+    /// created.
     #[serde(default)]
     pub write_only: Vec<PathBuf>,
     /// True if the program can use the network. The sandbox cannot restrict a program to certain hosts.

@@ -187,7 +187,7 @@ fn lock_dead(folder: &Path) -> Option<(PathBuf, File)> {
     (is_own && lock.try_lock().is_ok() && has_name(&lock, folder)).then(|| (folder.to_path_buf(), lock))
 }
 
-/// Kills every process whose temporary folder is in `folders`. Such a process runs on only if its helper was killed,
+/// Kills every process whose temporary folder is in `folders`. Such a process still runs only if its helper was killed,
 /// because a living helper ends its processes.
 #[cfg(target_os = "linux")]
 fn end_programs_in(folders: &BTreeSet<&Path>) {

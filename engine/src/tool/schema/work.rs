@@ -1,38 +1,39 @@
-//! The work of a validation. References of a schema can multiply: thirty definitions that each name the next one three
-//! times make 3³⁰ checks of one value. The number of checks is computed before the validation, in which every definition
-//! is counted once for each value.
+//! A bound on the number of checks that a validation takes. References in a schema can multiply the checks: if each of
+//! thirty definitions refers three times to the next definition, one value takes 3³⁰ checks. The number of checks is
+//! therefore computed before the validation. The computation visits each pair of a schema and a value only once.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Maximum number of checks of a validation: a few seconds.
+/// Maximum number of checks of a validation. A validation with this number of checks takes a few seconds.
 const MAX_CHECKS: u64 = 1_000_000;
-/// Maximum nesting of the checks. Deeper checks could exhaust the stack of a thread.
+/// Maximum nesting depth of the checks. Deeper checks could exhaust the stack of a thread.
 const MAX_DEPTH: usize = 400;
 
-/// Keywords whose schemas check the same value.
+/// Keywords whose value is a schema for the value itself, not for its parts.
 const SAME_VALUE: [&str; 4] = ["not", "if", "then", "else"];
-/// Keywords with a list of schemas that check the same value.
+/// Keywords whose value is a list of schemas for the value itself.
 const SAME_VALUE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Keywords with a map of schemas that check the same value.
+/// Keywords whose value is a map of schemas for the value itself.
 const SAME_VALUE_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
-/// Keywords whose schema checks each element of a list.
+/// Keywords whose value is a schema for each element of a list.
 const EACH_ITEM: [&str; 4] = ["items", "additionalItems", "contains", "unevaluatedItems"];
-/// Keywords whose schema checks each field of an object.
+/// Keywords whose value is a schema for each field of an object.
 const EACH_FIELD: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Keywords that check the other schemas of their object a second time.
+/// Keywords for which the validator runs the checks of the value itself a second time, to find the evaluated parts.
 const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
-/// A schema or a value, by its address.
+/// The address of a schema or of a value in memory.
 type Address = usize;
 
-/// The validation takes more than [`MAX_CHECKS`], or nests deeper than [`MAX_DEPTH`].
+/// The error for a validation that takes more than [`MAX_CHECKS`] checks, nests deeper than [`MAX_DEPTH`], or never
+/// ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unbounded;
 
-/// Checks that the validation of a value takes a bounded number of checks.
+/// Fails if the validation of a value against a schema takes too many checks.
 pub(super) fn bound_checks(schema: &Value, value: &Value) -> Result<(), Unbounded> {
     // Without references, each schema checks a value once.
     if !has_reference(schema) {
@@ -52,7 +53,7 @@ fn has_reference(schema: &Value) -> bool {
     }
 }
 
-/// Collects the schemas that references can name by an anchor or an id.
+/// Collects the schemas that have an anchor or an id, by which references can name them.
 fn collect_places<'s>(schema: &'s Value, places: &mut HashMap<&'s str, &'s Value>) {
     match schema {
         Value::Object(map) => {
@@ -68,12 +69,13 @@ fn collect_places<'s>(schema: &'s Value, places: &mut HashMap<&'s str, &'s Value
 
 struct CheckCount<'s> {
     places: HashMap<&'s str, &'s Value>,
-    /// The number of checks of a value by a schema; `None` while it is computed.
+    /// The number of checks for each pair of a schema and a value; `None` while the number is computed.
     known: HashMap<(Address, Address), Option<u64>>,
 }
 
 impl<'s> CheckCount<'s> {
-    /// Returns the number of checks of a value by a schema. `root` is the schema in which its references are resolved.
+    /// Returns the number of checks that the validation of a value against a schema takes. References of the schema are
+    /// resolved in `root`.
     fn checks(&mut self, schema: &'s Value, value: &Value, root: &'s Value, depth: usize) -> Result<u64, Unbounded> {
         let Value::Object(map) = schema else { return Ok(1) };
         let key = (std::ptr::from_ref(schema) as Address, std::ptr::from_ref(value) as Address);
@@ -97,7 +99,7 @@ impl<'s> CheckCount<'s> {
         Ok(total)
     }
 
-    /// Counts the checks of the value itself.
+    /// Counts the checks by the schemas that apply to the value itself.
     fn checks_of_value(
         &mut self,
         map: &'s Map<String, Value>,
@@ -114,7 +116,7 @@ impl<'s> CheckCount<'s> {
         self.sum(schemas.into_iter().map(|schema| (schema, value)), root, depth)
     }
 
-    /// Counts the checks of the elements or fields of the value.
+    /// Counts the checks of the elements of a list or of the fields of an object.
     fn checks_of_parts(
         &mut self,
         map: &'s Map<String, Value>,
@@ -157,7 +159,7 @@ impl<'s> CheckCount<'s> {
         Ok(total)
     }
 
-    /// Returns the schema that a reference names; `None` if it is not a part of this document.
+    /// Returns the schema that a reference names; `None` if the schema is not part of this document.
     fn resolve(&self, reference: &str, root: &'s Value) -> Option<&'s Value> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let root = if document.is_empty() { root } else { *self.places.get(document)? };

@@ -178,7 +178,8 @@ fn attribute(tag: &str, wanted: &str) -> Option<String> {
     Some(decode_entities(text).chars().filter(|c| !c.is_control()).collect())
 }
 
-/// Decodes numeric character references and the most common named ones, such as `&amp;`. Others stay as they are.
+/// Decodes numeric character references and the most common named ones, such as `&amp;`. All other references stay
+/// unchanged.
 fn decode_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! Protected paths that a program left in its writable folders (`docs/decisions/0030`). Landlock grants a folder with
-//! all names in it, so a program can create a repository or a `.env` there, which the user's next command would obey.
-//! After the program has ended, the helper renames each of these paths. Folders are walked by handle, and no link is
-//! followed.
+//! Protected paths that a program left in its writable folders (`docs/decisions/0030`). A Landlock rule for a folder
+//! applies to all names in the folder. A program can therefore create a git repository or a `.env` file there, and a
+//! later command of the user would read it as configuration. After the program has ended, the helper renames each of
+//! these paths. Folders are walked by handle, and no link is followed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};

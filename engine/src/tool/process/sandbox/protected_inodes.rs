@@ -23,7 +23,7 @@ const UNSEARCHED: [[&str; 2]; 2] = [[".git", "objects"], [".ai", "state"]];
 /// The device and inode numbers of the protected files in the project root that have several names.
 #[derive(Debug, Default)]
 pub(super) enum ProtectedInodes {
-    /// The root is searched at the first question.
+    /// The project root was not searched yet. The first call of [`ProtectedInodes::contains`] searches it.
     #[default]
     Unsearched,
     Found(BTreeSet<(u64, u64)>),
