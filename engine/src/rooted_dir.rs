@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 
 use crate::path_policy::{PathAccess, path_access};
 
-/// The folders with the open files of this process.
+/// Folders in which the system lists the open file descriptors of this process.
 const OPEN_FILES: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
 /// Access to a folder and everything below it. A path or a link that leads out of the folder is refused.

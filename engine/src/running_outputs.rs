@@ -8,8 +8,8 @@ use crate::tool::process::SharedOutput;
 
 /// Maximum bytes of an output that are read for its last lines.
 const MAX_TAIL_BYTES: usize = 16 * 1024;
-/// Bytes before these that are read for masking only: a secret can begin before the bytes that are shown. A longer
-/// encoded secret is not found.
+/// Number of bytes before the last [`MAX_TAIL_BYTES`] that are also read, because a secret can begin before the shown
+/// bytes. They are masked and then dropped. An encoded secret that is longer is not found.
 const MASKED_LEAD_BYTES: usize = 16 * 1024;
 
 /// The outputs of the calls and commands that an engine runs now. Clones share the outputs.
@@ -22,7 +22,7 @@ struct OutputsByStart {
     outputs: BTreeMap<u64, SharedOutput>,
 }
 
-/// A guard: while it is alive, the output of its program counts as running.
+/// A guard for the output of one program. Until the guard is dropped, the program counts as running.
 #[derive(Debug)]
 pub(crate) struct RunningOutput {
     running: RunningOutputs,
@@ -40,7 +40,7 @@ impl RunningOutputs {
     }
 
     /// Returns the last lines, at most `count`, of the program that was started last among those with an output. Blank
-    /// lines are left out. Of a line that was written again and again, such as a progress bar, returns the last version.
+    /// lines are left out. If a program overwrites a line, as for a progress bar, returns the last version of the line.
     pub fn last_lines(&self, count: usize) -> Vec<String> {
         let outputs: Vec<SharedOutput> = self.lock().outputs.values().cloned().collect();
         let tails = outputs.iter().rev().map(masked_tail);

@@ -112,7 +112,8 @@ fn push_entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -
     Ok(())
 }
 
-/// Parses a number; `None` if JSON cannot represent it. `negative` adds the sign.
+/// Parses the text of a number; `None` if JSON cannot represent the number. If `negative` is true, returns the negated
+/// number.
 fn parse_number(text: &str, negative: bool) -> Option<Kind> {
     let plain: String = text.chars().filter(|c| *c != '_').collect();
     let digits = if negative { format!("-{plain}") } else { plain };

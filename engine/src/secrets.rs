@@ -117,8 +117,8 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     mask_with(text, &own)
 }
 
-/// Masks `value` under the name `name` in every encoding that is known here. Then masks all other secrets. A `value` of
-/// fewer than `MIN_SECRET_BYTES` bytes is masked only where it occurs without encoding.
+/// Masks `value` under the name `name`, also in every encoding that this module finds. Then masks all other secrets. A
+/// `value` of fewer than `MIN_SECRET_BYTES` bytes is masked only where it occurs without encoding.
 pub(crate) fn mask_one(text: &str, name: &str, value: &str) -> String {
     let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
     mask_secrets(&own.mask(text)).into_owned()

@@ -70,8 +70,8 @@ pub(crate) struct ThreadInit {
     pub carried_ms: u64,
     /// True if the thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
-    /// True if the thread continues a chat that another process ran and no longer runs. The new thread is then recorded
-    /// as recovered, and waits for the user.
+    /// True if the thread continues a chat, and the process that ran the chat died before it could start this thread.
+    /// The new thread is then recorded as recovered, and waits for the user.
     pub is_recovery: bool,
 }
 
@@ -85,8 +85,8 @@ impl ThreadInit {
 /// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsToWrite {
-    /// The registry row and the account of a root thread are written. If `durable` is true, the first lines of the transcript are
-    /// synced before the thread runs.
+    /// The registry row and the account of a root thread are written. If `durable` is true, the first lines of the
+    /// transcript are synced before the thread runs.
     Root { durable: bool },
     /// A registry row, an account, and the link from the thread that the new thread continues are written.
     Linked,

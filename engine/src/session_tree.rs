@@ -23,7 +23,7 @@ pub struct SessionThread {
     pub thread_id: String,
     pub origin: ThreadOrigin,
     pub status: Status,
-    /// The thread whose conversation this one continues; `None` for the first thread.
+    /// The thread whose conversation this thread continues; `None` for the first thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continues: Option<String>,
     /// The thread of the session that was current before this thread; `None` for the first thread. A fork continues an
@@ -99,7 +99,7 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
     Ok(rows_of_chain(threads.list()?.into_iter().map(|entry| entry.row), thread))
 }
 
-/// Selects the rows of the threads that continue each other and include `thread`, oldest first.
+/// Selects the rows of the continuation chain that contains `thread`, oldest first.
 fn rows_of_chain(rows: impl Iterator<Item = ThreadRow>, thread: &ThreadId) -> Vec<ThreadRow> {
     let mut rows: BTreeMap<ThreadId, ThreadRow> = rows.map(|row| (row.id.clone(), row)).collect();
     let mut first = thread.clone();
@@ -126,8 +126,8 @@ pub struct StoredSession {
     pub last: ListedThread,
 }
 
-/// Returns the sessions of a project, the most recently changed first. Omits runs, and chats that are neither open nor
-/// can be opened again.
+/// Returns the sessions of a project, the most recently changed first. Lists only chats that are open or can be opened
+/// again.
 ///
 /// # Errors
 /// The registry cannot be read.
@@ -156,8 +156,8 @@ pub fn stored_sessions(threads: &Threads) -> Result<Vec<StoredSession>, StoreErr
     Ok(sessions)
 }
 
-/// Returns true if a thread is one of the threads of a session: a chat that is no child. Returns false for a thread
-/// that has not closed as a session and whose first events cannot be read.
+/// Returns true if a thread belongs to a session: the thread is a chat and has no parent. The plan in the first events
+/// shows that a thread is a chat. If these events cannot be read, returns true only for a closed session.
 pub fn is_session_thread(threads: &Threads, entry: &ListedThread) -> bool {
     entry.row.parent.is_none() && (entry.row.status == Status::Idle || has_chat_plan(threads, entry))
 }
@@ -229,8 +229,8 @@ fn read_thread(
 }
 
 /// Completes the entry of a thread that a handoff started. The thread continues all prompts of the thread before it,
-/// which is the last one of `found`. If the handoff took place during a prompt, the prompt is listed only in the thread
-/// in which it started. Its end status comes from the thread after the handoff.
+/// which is the last element of `found`. If the handoff took place during a prompt, the prompt is listed only in the
+/// thread in which it started. Its end status comes from the thread after the handoff.
 fn join_handoff(found: &mut [SessionThread], after: &mut SessionThread) {
     let Some(before) = found.last() else { return };
     after.prompts_before = before.prompts.last().map_or(before.prompts_before, |last| last.number);
@@ -242,8 +242,8 @@ fn join_handoff(found: &mut [SessionThread], after: &mut SessionThread) {
     }
 }
 
-/// Returns the prompts of the current conversation of a session, the last one first, each with its thread. `tree` is the
-/// session's tree. Prompts of other branches are left out.
+/// Returns the prompts of the current conversation of a session, the last one first, each with its thread. `tree` is
+/// the session's tree. Prompts of other branches are left out.
 pub fn current_prompts(tree: &[SessionThread]) -> Vec<(&SessionThread, &SessionPrompt)> {
     let mut found = Vec::new();
     let (mut next, mut most) = (tree.last(), u64::MAX);

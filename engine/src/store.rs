@@ -1,6 +1,6 @@
 //! The on-disk store (`engine.md` 4). Transcripts are the source of truth. The registry is small, shared between
-//! processes, and can be rebuilt from them; everything else is output. All functions block, so async callers use a
-//! blocking thread.
+//! processes, and can be rebuilt from the transcripts. Everything else is output. All functions block, so async callers
+//! use a blocking thread.
 
 pub mod allocate;
 pub mod disk;

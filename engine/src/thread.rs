@@ -75,7 +75,8 @@ pub struct Cost {
     /// includes the reservations of its asynchronous children that are still alive.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outstanding: u64,
-    /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
+    /// Milliseconds that the thread, or a child that it awaited, waited for approvals, without a wait that has not
+    /// ended.
     #[serde(rename = "asked_ms", default, skip_serializing_if = "is_zero")]
     pub approval_wait_ms: u64,
     /// True if models without a price were called. `spend` does not include the cost of these calls.

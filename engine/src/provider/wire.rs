@@ -16,7 +16,8 @@ use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Delta, FailedStage,
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
-/// Maximum bytes of a body that is read as an error document although the server calls it a stream.
+/// Maximum size in bytes of an error document that a server sends in place of a stream, under the content type of a
+/// stream.
 const MAX_ERROR_DOCUMENT_BYTES: usize = 64 * 1024;
 /// If a reply lacks only an optional end marker, the reply is complete after this time without an event.
 const OPTIONAL_END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -30,7 +31,7 @@ pub trait ReplyDecoder: Send {
     /// Returns true after the final event, or an error.
     fn is_done(&self) -> bool;
 
-    /// Returns true if nothing is missing but an end marker that servers may omit.
+    /// Returns true if the reply is complete except for an end marker that servers may omit.
     fn lacks_only_end_marker(&self) -> bool {
         false
     }

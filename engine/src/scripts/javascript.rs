@@ -20,8 +20,8 @@ use super::{LiteralReader, parse_number, push_entry, syntax_error};
 /// Maximum number of errors per file, because later errors are mostly consequences of the first.
 const MAX_ERRORS: usize = 1;
 
-/// Maximum estimated depth of nesting. The parser recurses without a limit: its stack suffices for this depth, and real
-/// scripts nest less deeply.
+/// Maximum estimated depth of nesting. The parser recurses without a limit. The stack of its thread suffices for this
+/// depth, and real scripts nest less deeply.
 const MAX_ESTIMATED_DEPTH: usize = 15_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,8 +247,8 @@ impl<'a> FunctionParts<'a> {
 }
 
 impl JavaScriptReader<'_> {
-    /// Returns the name and the parts of the function that a call runs: `execute`, else the default export, else `main`.
-    /// `None` if this file does not declare that function.
+    /// Returns the name and the parts of the function that a call runs: `execute`, else the default export, else
+    /// `main`. `None` if this file does not declare that function.
     fn entry<'a>(&self, statements: &'a [Statement<'a>]) -> Option<(&'static str, FunctionParts<'a>)> {
         let has = |name: &str| self.script.names.iter().any(|one| one == name);
         let declared = |name: &str| statements.iter().find_map(|statement| FunctionParts::declared(statement, name));
@@ -314,8 +314,9 @@ impl JavaScriptReader<'_> {
         }
     }
 
-    /// Returns the place where `execute` or the default function prints a value, or its last statement if that
-    /// statement is a value. `None` for another function, or if the function returns a value.
+    /// Returns the place of a result that the function computes and does not return: the last print call or, without a
+    /// print call, a last statement that is only a value. `None` for `main` and for generators, which need not return a
+    /// value, and if the function returns a value.
     fn lost_result(&self, function: &str, parts: FunctionParts<'_>) -> Option<oxc_span::Span> {
         if function == "main" || parts.is_generator || self.tokens.returns_value(parts.block?) {
             return None;

@@ -1,5 +1,6 @@
-//! Code of a JavaScript tool that the runtime refuses, values that it reads from another source than its arguments, and
-//! results that it does not return. Read from the tokens, so that texts and comments do not count as code.
+//! Finds mistakes in a JavaScript tool: code that the runtime refuses, values that the tool reads from another source
+//! than its arguments, and results that it prints instead of returning them. The search uses tokens, so strings and
+//! comments do not count as code.
 
 use oxc_ast::ast::{Declaration, Statement};
 use oxc_parser::{Kind, Token};
@@ -26,7 +27,7 @@ impl<'t> ScriptTokens<'t> {
         Self { tokens: self.tokens.get(start..end.max(start)).unwrap_or_default(), ..self }
     }
 
-    /// Returns the places of the tokens outside of all braces.
+    /// Returns the indexes of the tokens outside of all braces.
     fn top_level(&self) -> impl Iterator<Item = usize> {
         let mut depth = 0_usize;
         self.tokens.iter().enumerate().filter_map(move |(at, token)| {
@@ -62,7 +63,7 @@ impl<'t> ScriptTokens<'t> {
 
     /// Returns the first place in the function's `block`, or outside of all functions, that reads an argument of the
     /// process (`process.argv[2]`). `None` if the script also tests how it was started or how many arguments there are,
-    /// because then it may expect none.
+    /// because such a script may also work without arguments.
     pub(super) fn command_line(self, block: Option<Span>) -> Option<Span> {
         let is_guarded = self.has(&["import", ".", "meta", ".", "url"])
             || self.has(&["import", ".", "meta", ".", "main"])
@@ -158,7 +159,7 @@ impl<'t> ScriptTokens<'t> {
     }
 }
 
-/// Code that ends every call, because the runtime refuses it when it loads the script.
+/// Code that makes every call of the tool fail, because the runtime refuses the code when it loads the script.
 pub(super) struct UnrunnableCode {
     pub span: Span,
     pub message: String,
@@ -166,8 +167,8 @@ pub(super) struct UnrunnableCode {
     pub help: &'static str,
 }
 
-/// Returns the first code that the runtime refuses at the top level of a script or, for names of `CommonJS`, in the
-/// statements of the function that a call runs. `block` is the span of that function's body.
+/// Returns the first code of a script that the runtime refuses. Searches the top level of the script. Names of
+/// `CommonJS` are also searched in the function that a call runs; `block` is the span of the body of that function.
 pub(super) fn unrunnable(
     tokens: ScriptTokens<'_>,
     statements: &[Statement<'_>],
@@ -214,8 +215,8 @@ fn common_name(script: ScriptTokens<'_>, code: ScriptTokens<'_>) -> Option<Unrun
     })
 }
 
-/// Returns an error for a declaration whose removal would change the program. The runtime removes types and refuses
-/// everything else. `None` for all other statements.
+/// Returns an error for a TypeScript declaration that compiles to code, such as an enum. The runtime only removes
+/// types, so it refuses such a declaration. `None` for all other statements.
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other declarations can be removed or are JavaScript")]
 fn emitted_type(statement: &Statement<'_>) -> Option<UnrunnableCode> {
     let of = |declaration: &Declaration<'_>| match declaration {

@@ -1,4 +1,5 @@
-//! Values that a Python tool reads from another source than its arguments, and results that it does not return.
+//! Finds mistakes in a Python tool: values that the tool reads from another source than its arguments, and results that
+//! it prints instead of returning them.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +8,10 @@ use ruff_python_ast::{Expr, ExprCall, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 use rye_grammar::tool_header::ValueSource;
 
-/// Returns the first place where a call of `entry` reads the command line, or where `execute` reads the standard input.
-/// Reads the statements of the module, the function, and the functions of the module that it calls by name. `None` if
-/// the script also tests or reads another source, because then it may expect an empty command line.
+/// Returns the first place where a call of `entry` reads the command line or, if `entry` is `execute`, the standard
+/// input. Searches the statements of the module, `entry`, and the functions of the module that these call by name. A
+/// read of the command line does not count if the script also checks the arguments or reads the standard input, because
+/// such a script may also work without arguments.
 pub(super) fn other_source(module: &[Stmt], entry: &StmtFunctionDef) -> Option<(ValueSource, TextRange)> {
     let mut reads = SourceReads::default();
     for statement in module {
@@ -46,7 +48,8 @@ pub(super) fn other_source(module: &[Stmt], entry: &StmtFunctionDef) -> Option<(
 struct SourceReads<'a> {
     command_line: Option<TextRange>,
     standard_input: Option<TextRange>,
-    /// True if the script asks for the number of arguments, sets the arguments, or may read them as a variable.
+    /// True if the script may work without arguments: it uses a `try` statement, sets `sys.argv`, or uses `sys.argv` in
+    /// another way than by reading one element.
     is_conditional: bool,
     /// True if the module imports the name `argv` from `sys`.
     has_plain_argv: bool,
@@ -118,8 +121,9 @@ fn is_member(expression: &Expr, object: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the place where `execute` prints a value, or its last statement if that statement is a value. `None` for
-/// another function, or if the function returns or yields a value anywhere.
+/// Returns the place of a result that `execute` computes and does not return: a print call or, without a print call, a
+/// last statement that is only a value. `None` for another function, or if the function returns or yields a value
+/// anywhere.
 pub(super) fn lost_result(function: &StmtFunctionDef) -> Option<TextRange> {
     let mut result = ResultUse::default();
     result.visit_body(&function.body);

@@ -51,8 +51,8 @@ pub(super) struct ChildRequest {
 
 /// The money, the duration and the grants that bound new children.
 pub(super) struct ChildFunding {
-    /// Settlements of the parent that are not booked yet. They are booked before the children reserve money: until
-    /// then, the account still holds the worst cases of the settled attempts.
+    /// Settlements of the parent that are not booked yet. They are booked before the children reserve money, because
+    /// the account holds the worst-case bounds of the settled attempts until then.
     pub unsettled: Vec<Settled>,
     /// Number of children that share the available spend, at least 1. Counts every child that the group of calls has
     /// not created yet.
@@ -97,11 +97,11 @@ pub(super) struct ChildPlan {
 /// The children of one group of calls, with their plans and thread ids.
 struct PlannedChildren {
     children: Vec<IdentifiedChild>,
-    /// The results of requests for which no child is started here, by spawn number: the child has started before, or
-    /// the request is refused.
+    /// The results of the requests that start no new child, by spawn number: the child was started earlier, or the
+    /// request is refused.
     results: Vec<(u64, Result<CreatedChild, ChildRefusal>)>,
     /// Guards that keep other tasks of this process from recovering the children before they run. Control messages for
-    /// these children wait until then.
+    /// a child are kept until the child runs.
     guards: Vec<RecoveryGuard>,
 }
 

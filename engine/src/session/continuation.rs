@@ -42,9 +42,9 @@ pub(crate) enum ResumePoint {
     Handoff,
 }
 
-/// The process that ran the thread that is now continued. If it may be another process (`Unknown`), the start of the
-/// thread is checked again. If it is this process, the start was checked before. Another check would fail if the
-/// directive has changed since the start.
+/// The process that ran a thread that is now continued. A thread of this process was checked when it started. It is not
+/// checked again, because the check fails if the directive has changed since then. A thread of an unknown process is
+/// checked before it is continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorOwner {
     ThisProcess,

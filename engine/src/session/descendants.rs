@@ -149,9 +149,9 @@ fn end_message(status: Status) -> ControlMessage {
     if status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel }
 }
 
-/// Returns the unfinished children of a thread, of the earlier threads in its chain of handoffs, and of its children that
-/// have ended: a process that died directly after the end of a child may have left descendants of that child. For a child
-/// that was handed off, returns the child's last continuation.
+/// Returns the unfinished children of a thread and of the earlier threads in its chain of handoffs. Also returns the
+/// unfinished descendants of children that have ended, because a process that dies directly after the end of a child
+/// can leave such descendants. For a child that was handed off, returns the child's last continuation.
 fn unfinished_descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<Descendant>, StoreError> {
     let (mut unfinished, mut seen, mut next) = (Vec::new(), HashSet::new(), vec![thread.clone()]);
     while let Some(id) = next.pop() {

@@ -1,5 +1,6 @@
 //! Thread ownership: acquire, release, finalize. After this process has acquired the lease of a thread, it runs the
-//! thread, releases the lease or finalizes the thread. It never keeps the lease of a thread that it does not run.
+//! thread, releases the lease or finalizes the thread. This process never keeps the lease of a thread that it does not
+//! run.
 
 use std::sync::Arc;
 

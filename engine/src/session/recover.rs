@@ -42,8 +42,8 @@ fn replay(inherited: InheritedMessages, events: &[Event]) -> ThreadState {
 
 impl EngineContext {
     /// Delivers the given control messages to a thread, and recovers it. The thread must be running, suspended or a
-    /// closed session; a thread that has ended is an error. The recovery is a task of its own: if the caller is dropped,
-    /// no lease stays without a task that runs or releases the thread.
+    /// closed session; a thread that has ended is an error. The recovery runs in a task of its own. The task continues
+    /// if the caller is dropped, so every acquired lease belongs to a thread that runs or is released again.
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -290,10 +290,10 @@ impl EngineContext {
         Ok((events, records.last().map(|record| record.hash.to_string()).unwrap_or_default()))
     }
 
-    /// Handles a thread whose process died before the thread's first event, so that the thread had no effect. Starts
-    /// the continuation of a handoff, or a child, again and returns it, because another thread depends on it. Finalizes
-    /// the row of any other thread, and returns `None`. If a message in `messages` or `inbox` ends a child, finalizes
-    /// the child too.
+    /// Handles a thread whose process died before the thread's first event. Such a thread had no effect. Starts the
+    /// thread again and returns it if another thread depends on it: if it is a child or the continuation of a handoff.
+    /// Finalizes the row of any other thread and returns `None`. Also finalizes a child if a message in `messages` or
+    /// `inbox` ends the child.
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,

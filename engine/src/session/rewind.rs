@@ -29,8 +29,8 @@ const EVERY_ITEM: &str = "rye.*";
 pub struct FileRewind {
     /// The files, sorted by path.
     pub files: Vec<RewoundFile>,
-    /// Calls and commands since the prompt that may have changed files too; a rewind does not undo them. If the
-    /// children of the prompts are too many to be read, the first entry states their number.
+    /// Calls and commands since the prompt that may also have changed files. A rewind does not undo these changes. If
+    /// the children of the prompts are too many to be read, the first entry states their number.
     pub not_undone: Vec<String>,
 }
 
@@ -50,8 +50,8 @@ struct RecordedChanges {
     first: FileChanged,
     /// Hash of the object with the contents after the last recorded change; `None` if that change removed the file.
     after: Option<String>,
-    /// Hash of the object with the contents before the last recorded change. The file still has these contents if a crash
-    /// prevented the recorded write.
+    /// Hash of the object with the contents before the last recorded change. The file still has these contents if a
+    /// crash prevented the recorded write.
     last_before: Option<String>,
     /// True if an unrecorded change was made to the file between two recorded changes.
     has_gap: bool,
@@ -61,7 +61,8 @@ struct RecordedChanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewindState {
-    /// The file is as the last write left it, and can get its old contents back.
+    /// The file is unchanged since the last recorded write, so the rewind can restore the contents from before the
+    /// prompt.
     Restorable,
     /// The file did not exist before the prompt, and nothing changed it after the last recorded write, so the rewind
     /// can remove it.
@@ -225,9 +226,9 @@ fn runs_programs(capability: &str) -> bool {
     })
 }
 
-/// Returns the events of a conversation since the start of a prompt, in the order of their times. The events of all
-/// descendants that were started since then are included, up to [`MAX_THREADS`]; the number is that of the further
-/// threads. `None` if the conversation does not contain the prompt.
+/// Returns the events of a conversation since the start of a prompt, in the order of their times. Includes the events
+/// of the descendants that were started since then, up to [`MAX_THREADS`] threads in total. Also returns the number of
+/// descendants that were left out. `None` if the conversation does not contain the prompt.
 fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Option<(Vec<Event>, u64)>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((thread.clone(), u64::MAX)), BTreeSet::new());

@@ -19,7 +19,7 @@ use crate::store::{Change, RowUpdate};
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// A position in the threads of a session, with the conversation up to it.
+/// A position in the threads of a session, with the conversation up to this position.
 struct BranchPoint {
     thread: ThreadId,
     at: u64,
@@ -113,8 +113,8 @@ impl EngineContext {
     }
 
     /// Finds the position before the prompt `prompt` of the thread `branch`, which belongs to the same session as the
-    /// thread `last`. The number after the last prompt of `branch` gives the end of the thread. Fails if the session has
-    /// no such thread, or the thread no such prompt. Blocks.
+    /// thread `last`. If `prompt` is one more than the number of the last prompt of `branch`, returns the end of
+    /// `branch`. Fails if the session does not contain `branch`, or if `branch` does not contain the prompt. Blocks.
     fn branch_point_in(&self, last: &ThreadId, branch: &str, prompt: u64) -> Result<BranchPoint, DriveError> {
         let thread = ThreadId::parse(branch).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         if !session_rows(&self.threads(), last)?.iter().any(|row| row.id == thread) {

@@ -153,8 +153,9 @@ impl EngineContext {
     }
 
     /// Checks the recorded start of a thread (`ThreadClaims`) against the thread that it continues and against its
-    /// parent. Then checks the start of the continued thread, and so on up to the root of the tree. The parent is next
-    /// if a thread continues no other thread, or continues a session with another plan.
+    /// parent. Then checks the start of the continued thread in the same way, and so on up to the root of the tree.
+    /// After a thread that continues no other thread, or continues a session with another plan, its parent is checked
+    /// next.
     fn check_lineage(
         &self,
         thread: &ThreadId,

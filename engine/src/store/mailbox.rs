@@ -58,8 +58,8 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
     Ok(id)
 }
 
-/// Returns the messages of a thread, oldest first. The body of a file that holds no message, such as a link, a pipe or
-/// a file above `MAX_MESSAGE_BYTES`, is a control message of the kind `unreadable`, so that the owner can record and
+/// Returns the messages of a thread, oldest first. A file that cannot be read as a message, such as a link, a pipe or a
+/// file above `MAX_MESSAGE_BYTES`, is returned as a message of the kind `unreadable`, so that the owner can record and
 /// remove the file. If the inbox is not a folder, logs a warning and returns no messages.
 pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, StoreError> {
     let inbox = layout::inbox(thread);
@@ -101,13 +101,13 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, S
     Ok(mail)
 }
 
-/// Returns the body of a message that stands for an unreadable file.
+/// Returns the body of the message that is returned in place of an unreadable file.
 fn unreadable(reason: &str) -> Value {
     json!({ "kind": "unreadable", "reason": reason })
 }
 
-/// Returns true if the error is a property of the name, such as a link out of the project or a pipe, so that a later
-/// attempt would fail too.
+/// Returns true if a later attempt would fail too, because of the file itself: it is a pipe or a folder, it is a link
+/// out of the project, or this user may not read it.
 fn is_lasting(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
     matches!(error.kind(), InvalidInput | IsADirectory | NotADirectory | PermissionDenied)

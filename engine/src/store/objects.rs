@@ -67,7 +67,7 @@ impl From<ObjectId> for String {
     }
 }
 
-/// Maximum bytes of an object that are read at once for the comparison of its hash.
+/// Maximum bytes of an object that are read at once to compute its hash.
 const READ_BYTES: usize = 1024 * 1024;
 
 /// The object store of a project.
@@ -81,7 +81,7 @@ impl Objects {
         Self { disk }
     }
 
-    /// Stores contents durably. After that, an event may refer to them.
+    /// Stores contents durably. An event may refer to the object once this function has returned.
     pub fn put(&self, contents: &[u8]) -> Result<ObjectId, StoreError> {
         let mut ids = self.put_all(&[contents])?;
         ids.pop().map_or_else(|| Ok(ObjectId::of(contents)), Ok)

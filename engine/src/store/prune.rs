@@ -15,7 +15,8 @@ use super::registry::Registry;
 use super::{ObjectId, StoreError, layout, owner, transcript};
 use crate::thread_id::ThreadId;
 
-/// Number of threads whose folders are removed together, after their files.
+/// Maximum number of threads of one batch. The files of all threads of a batch are removed before the folders of these
+/// threads.
 const FOLDERS_AT_ONCE: usize = 64;
 
 /// Removes threads and everything stored only for them. Returns the number of removed objects. The caller guarantees
@@ -107,7 +108,7 @@ struct ReferencedObjects {
 }
 
 impl ReferencedObjects {
-    /// Lists the stored objects, of which no transcript has named any yet.
+    /// Lists the stored objects. None of them is in `names` yet.
     fn of_stored(disk: &dyn Disk) -> Result<Self, StoreError> {
         let folder = Path::new(layout::OBJECTS);
         let stored = match disk.list(folder) {
@@ -118,7 +119,8 @@ impl ReferencedObjects {
         Ok(Self { names: BTreeSet::new(), unnamed })
     }
 
-    /// Returns true if every stored object is named. Further transcripts can then name no other stored object.
+    /// Returns true if the transcripts read so far reference every stored object, so that no further transcript must be
+    /// read.
     fn has_all(&self) -> bool {
         self.unnamed.is_empty()
     }

@@ -1,6 +1,6 @@
 //! The registry: small rows shared between processes (`engine.md` 4): threads, parents, owners, and the ledger with the
-//! answers to its operations. Rebuildable from the transcripts, which are the source of truth. Only this module names
-//! the database.
+//! answers to its operations. The registry can be rebuilt from the transcripts, which are the source of truth. Only
+//! this module uses the database library.
 //!
 //! All functions block and may wait for other processes: async callers use [`RegistryWriter`] or a blocking thread. A
 //! write transaction lives within one call of [`Registry::commit`], never across an await.
@@ -59,7 +59,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// so that waiting processes can acquire the lock.
 const MAX_HOLD: Duration = Duration::from_millis(250);
 
-/// An open registry. One per process is enough; its methods may be called from any thread.
+/// An open registry. A process needs only one registry, whose methods may be called from any thread.
 pub struct Registry {
     disk: Arc<dyn Disk>,
     /// The open database; `None` only while the registry is being dropped.

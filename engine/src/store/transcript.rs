@@ -10,8 +10,8 @@
 //! - `ts` is in milliseconds since 1970, by the driver's clock.
 //! - `h` is SHA-256 over the `h` of the line before (for the first line, over the thread's id) and this line without
 //!   its own `h`. The hash covers the line and everything before it.
-//! - `b` is the barrier: the number of events known to be on disk when the line was written. Every later line repeats
-//!   the barrier, so that it survives a crash with any of them.
+//! - `b` is the barrier: the number of events known to be on disk when the line was written. The barrier of a later
+//!   line is at least as high, so any later line that survives a crash proves the barrier.
 //! - `s` (optional) is the seal: a key's name and its signature of the chain hash that the line has without `s`. It
 //!   covers this line and every line before it. The writer seals the last line of each write.
 //! - A field of the event that has one of these names gets `_` before it in the line.

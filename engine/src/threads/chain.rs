@@ -17,7 +17,7 @@ pub struct SearchMatch {
     pub seq: u64,
     /// Time of the event, in milliseconds since 1970.
     pub ts: i64,
-    /// Name of the event: `cognition_out`.
+    /// Name of the event, such as `cognition_out`.
     pub event: &'static str,
     /// The matching line, shortened.
     pub text: String,

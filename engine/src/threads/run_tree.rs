@@ -1,5 +1,6 @@
-//! The threads of a run with all of their descendants, and their cost. The cost in the row of a thread has its own turns
-//! and tokens, and includes a child's spend only if the thread has recorded the end of the child.
+//! The threads of a run with all of their descendants, and their cost. The cost in the row of a thread counts the turns
+//! and tokens of the thread alone. The cost includes the spend of a child only if the thread has recorded the end of
+//! the child.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -13,14 +14,15 @@ use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
 
 impl Threads {
-    /// Returns the cost of the run that `thread` belongs to: of the threads that were handed over to each other, with
-    /// their descendants. A thread that a user has continued belongs to another run.
+    /// Returns the cost of the run that `thread` belongs to. A run is a chain of threads that continue each other by
+    /// handoffs, with all descendants of these threads. If a user continues a thread, the new thread starts another
+    /// run.
     pub fn run_cost(&self, thread: &ThreadId) -> Result<Cost, StoreError> {
         let mut sum = Cost::default();
         for id in self.threads_of_run(thread)? {
             let Some(mut entry) = self.show(&id)? else { continue };
-            // The row of an ended thread has the whole cost, so its transcript, which can be large, is not read. The row of a
-            // thread whose transcript is unreadable is the best that is known.
+            // The row of an ended thread has the whole cost, so its transcript, which can be large, is not read. The
+            // row of a thread whose transcript is unreadable is the best that is known.
             if !entry.row.status.has_ended()
                 && let Ok(Some(loaded)) = self.load(&id)
             {
@@ -125,9 +127,10 @@ fn children_of(registry: &Registry, parent: &ThreadId) -> Result<Vec<ThreadId>, 
     Ok(registry.children(parent)?.into_iter().map(|(_, child)| child).collect())
 }
 
-/// Returns the cost of a thread with these descendants. `account` returns the account of a thread. The ledger knows the
-/// spend: a released account is part of the spend of its parent, any other account is not. The spend is at least that in
-/// the row, because the row can be newer.
+/// Returns the cost of a thread with these descendants. `account` returns the account of a thread. The spend comes from
+/// the ledger. The spend of the parent's account already includes the released accounts of its children, so only the
+/// other accounts are added. If the spend in the row is higher, it is returned, because the row can be newer than the
+/// account.
 fn cost_with_descendants<'r, 'a>(
     row: &ThreadRow,
     descendants: impl Iterator<Item = &'r ThreadRow>,

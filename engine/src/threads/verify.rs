@@ -25,7 +25,7 @@ use crate::thread_id::ThreadId;
 use ledger::TreeMoney;
 use signatures::{KeyKind, SignatureChecker};
 
-/// End of the reason for a signature whose key is not trusted ([`SignatureError::UnknownKey`]).
+/// The last words of the fault for a signature whose key is not trusted ([`SignatureError::UnknownKey`]).
 ///
 /// [`SignatureError::UnknownKey`]: crate::keys::SignatureError::UnknownKey
 pub const UNTRUSTED_KEY: &str = "which is not trusted";

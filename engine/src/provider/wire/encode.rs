@@ -57,7 +57,7 @@ impl EncodedGroup {
     }
 }
 
-/// The field of the body that contains the tools. Every wire format uses this name.
+/// The name of the field with the tools in the body of a request. All wire formats use this name.
 pub(in crate::provider) const TOOLS_FIELD: &str = "tools";
 
 /// Returns the JSON text of an object with the entries of `fields`. The value of the field `list` is replaced by the

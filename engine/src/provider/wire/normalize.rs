@@ -19,7 +19,7 @@ const OMITTED_TURNS: &str = "(earlier messages omitted)";
 
 /// Returns `text` as a plain name: every character outside `[A-Za-z0-9_-]` becomes `_`. A name of more than 64 bytes is
 /// truncated and ends with a hash of `text`. Every wire format accepts a plain name as the id of a call or the name of
-/// a tool; a model may have written any text.
+/// a tool. The normalization is needed because a model can write any text as a name.
 pub(in crate::provider) fn plain_name(text: &str) -> String {
     shortened_name(text, MAX_NAME_BYTES)
 }
@@ -50,7 +50,7 @@ pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
 }
 
 /// Returns the turns as all wires accept them: without empty turns, beginning with a user turn, and with a unique id
-/// for each call. Deterministic; later turns do not change the result for earlier turns.
+/// for each call. The function is deterministic. Turns that are added later do not change the result for earlier turns.
 pub(in crate::provider) fn normalize_turns(turns: &[SharedMessage]) -> Cow<'_, [SharedMessage]> {
     if is_normalized(turns) {
         return Cow::Borrowed(turns);

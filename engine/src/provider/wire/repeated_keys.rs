@@ -142,8 +142,8 @@ impl<'de> Visitor<'de> for MergedValue<'_> {
 
 /// Combines the two values of a repeated key. Two objects are merged key by key. Outside of a usage report, the last
 /// value is returned. In a usage report, null is ignored and the larger of two counts is returned. If one of the values
-/// is neither null nor a count, this value is returned: it makes the report unusable, so that the call costs its worst
-/// case.
+/// is neither null nor a count, this value is returned. The value makes the report unusable, so the call is settled at
+/// its worst-case bound.
 fn merge(before: Value, after: Value, is_usage: bool) -> Value {
     match (before, after) {
         (Value::Object(mut merged), Value::Object(after)) => {

@@ -1,7 +1,9 @@
-//! Corrections of the text of provider events, the same for all wires. A server may split a character above U+FFFF over
-//! two events. Each event then contains a lone surrogate escape (`"\ud83d"`), which JSON parsers refuse. The two halves
-//! are joined; a single half becomes U+FFFD. Repeated keys of usage reports are merged. Arguments of calls that an
-//! event holds as an object keep their text if the parsed object would hide a fault.
+//! Corrections of the text of provider events, for all wires. A server may split a character above U+FFFF over two
+//! events. Each event then contains a lone surrogate escape (`"\ud83d"`), which JSON parsers refuse. The two halves are
+//! joined, and a half without a partner becomes U+FFFD. Repeated keys of usage reports are merged.
+//!
+//! Some wires send the arguments of a call as a JSON object. A parser rounds large integers in such an object and drops
+//! repeated keys. The text of arguments with such a fault is kept, so that the fault is found.
 
 use super::repeated_keys::merge_repeated_keys;
 use super::unknown_counts::add_unknown_counts;
@@ -14,7 +16,7 @@ use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_h
 
 /// The keys under which events hold the arguments of a call as an object: of Gemini, and of Anthropic.
 const ARGUMENT_KEYS: [&str; 2] = ["args", "input"];
-/// Maximum number of arguments with a fault that are kept. Further ones are rounded, as a parser rounds them.
+/// Maximum number of faulty arguments whose text is kept. Further arguments are used as the parser returns them.
 const MAX_FAULTY_ARGUMENTS: usize = 1_000;
 
 /// A decoder that also reads events with lone surrogate escapes and with repeated keys in usage reports.
@@ -25,7 +27,8 @@ pub struct SurrogateDecoder<D> {
     repaired: bool,
     /// The first surrogate of a pair, if the last displayed piece ended between the two surrogates of the pair.
     pending: Option<u32>,
-    /// The texts of arguments with a fault, from events that hold the arguments as an object.
+    /// The texts of the arguments that a parser would change without an error (see `json_faults`). They come from
+    /// events that hold the arguments as an object.
     faulty_arguments: Vec<String>,
     /// The names of fields that a usage report contained more than once, or that no decoder reads. The reply lists
     /// these names together with the kinds of events and content that the decoder does not know.

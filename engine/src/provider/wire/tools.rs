@@ -1,5 +1,5 @@
-//! The tools of requests, each list converted once for a wire format. Every request of a thread contains the same tools,
-//! and converting their schemas takes more instructions than the rest of a short request.
+//! The tools of requests, each list converted once for a wire format. Every request of a thread contains the same
+//! tools, and converting their schemas takes more instructions than the rest of a short request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,8 +21,8 @@ struct EncodedTools {
 /// The lists that were encoded last, the most recent one at the end.
 static KNOWN: Mutex<Vec<EncodedTools>> = Mutex::new(Vec::new());
 
-/// Returns the JSON of a list of tools in a wire format; `None` for an empty list. `convert` must depend on its argument
-/// and the wire only, and is called only if the list was not encoded lately.
+/// Returns the JSON of a list of tools in a wire format; `None` for an empty list. `convert` must depend on its
+/// argument and the wire only, and is called only if the list is not among the lists in `KNOWN`.
 pub(in crate::provider) fn encode_tools(
     wire: &'static str,
     tools: &[ToolDefinition],
@@ -43,8 +43,8 @@ pub(in crate::provider) fn encode_tools(
     Some(json)
 }
 
-/// Returns true if the texts and schemas of two lists have the same addresses. `KNOWN` keeps each of these values alive,
-/// so no other value gets its address.
+/// Returns true if the texts and schemas of two lists have the same addresses. `KNOWN` keeps each of these values
+/// alive, so no other value gets its address.
 fn are_same(one: &[ToolDefinition], other: &[ToolDefinition]) -> bool {
     let is_same = |(a, b): (&ToolDefinition, &ToolDefinition)| {
         Arc::ptr_eq(&a.name, &b.name)

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::repeated_keys::{USAGE_KEYS, has_usage_report};
 use super::{UnreadKinds, is_empty_value};
 
-/// Known fields of usage reports; the reply lists every other field as unread. Each of these fields is read by a
+/// Known fields of usage reports. The reply lists every other field as unread. Each of these fields is read by a
 /// decoder, is a part or a sum of fields that a decoder reads, or counts nothing.
 const KNOWN_FIELDS: [&str; 39] = [
     // Anthropic

@@ -40,7 +40,7 @@ type StepHook = dyn Fn(DiskStep<'_>) -> StepDecision + Send + Sync;
 pub enum SyncKind {
     /// Lines of a transcript.
     Transcript,
-    /// Names in a thread's folder: those of the transcript and of the inbox.
+    /// Names in a thread's folder: the names of the transcript and of the inbox.
     RecordNames,
     /// Names of threads' folders.
     ThreadNames,

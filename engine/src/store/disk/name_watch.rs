@@ -15,8 +15,8 @@ use tokio::io::unix::AsyncFd;
 use super::NameWatch;
 use crate::BoxFuture;
 
-/// Magic numbers of file systems that other machines can change without a notification: NFS, SMB, CIFS, SMB 2, 9p, FUSE,
-/// AFS, Ceph.
+/// Magic numbers of file systems that other machines can change without a notification: NFS, SMB, CIFS, SMB 2, 9p,
+/// FUSE, AFS, Ceph.
 const SHARED_FILE_SYSTEMS: [u32; 8] =
     [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x6573_5546, 0x5346_414f, 0x00c3_6400];
 

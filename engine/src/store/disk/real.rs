@@ -68,8 +68,8 @@ impl RealDisk {
         self.regular(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
     }
 
-    /// Opens a regular file. Fails for a pipe, because reading it could block, and for a device, because it may have no
-    /// end.
+    /// Opens a regular file. Fails for a pipe, because a read could block. Fails for a device, because its contents may
+    /// have no end.
     fn regular(&self, path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let file = self.root.open_with(path, options.custom_flags(nonblocking))?;

@@ -23,13 +23,13 @@ pub struct SimulatedDisk {
 /// A failure of the simulated disk. The test chooses the operation at which the failure starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFault {
-    /// Power fails just before the operation; everything fails until [`SimulatedDisk::restart`].
+    /// Power fails just before the operation. All operations fail until [`SimulatedDisk::restart`].
     PowerFailure,
     /// The operation fails with this error and changes nothing. Later operations succeed.
     Fails(io::ErrorKind),
-    /// An append writes this many bytes and then reports a full disk; other operations report a full disk at once.
+    /// The operation reports a full disk. If the operation is an append, it first writes this many bytes.
     Short(usize),
-    /// Every operation that needs space fails, from this one on.
+    /// The operation and all later operations fail with a full disk if they need space.
     Full,
 }
 
@@ -40,7 +40,7 @@ pub enum Survival {
     All,
     /// No unsynced change survives.
     Nothing,
-    /// A random part of the unsynced changes survives; the number is the seed of the random choice. The surviving
+    /// A random part of the unsynced changes survives. The number is the seed of the random choice. The surviving
     /// changes can be in any order, and some of them survive only in part or as zeros.
     Some(u64),
 }

@@ -126,9 +126,9 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("suspend.{synced}")), operation }
     }
 
-    /// Creates the step that opens the account of a suspended thread again before the thread continues. The account
-    /// then holds the amount again that the suspension freed. `synced` is the number of durable events of the thread's transcript; it makes
-    /// the key of this step different from the keys of later steps.
+    /// Creates the step that opens the account of a suspended thread again before the thread continues. The step
+    /// reserves the amount that the suspension freed. `synced` is the number of durable events of the thread's
+    /// transcript. The number makes the key of this step different from the keys of later steps.
     pub fn reopen(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Reopen { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("reopen.{synced}")), operation }

@@ -42,8 +42,7 @@ pub struct RepairReport {
     /// Threads whose parent has no account, because no transcript records the parent. No account of an ancestor counts
     /// their spend.
     pub refused: Vec<(ThreadId, Refusal)>,
-    /// Objects and artifacts of threads that are missing and that a repair cannot rebuild: paths relative to the
-    /// project.
+    /// Missing objects and artifacts of threads, which a repair cannot rebuild. Each path is relative to the project.
     pub missing: Vec<(ThreadId, PathBuf)>,
     /// Path of the file that holds the replaced registry, relative to the project; `None` if there was no registry.
     pub previous: Option<PathBuf>,
@@ -53,7 +52,7 @@ pub struct RepairReport {
 const PREVIOUS_REGISTRY: &str = "redb.before-repair";
 
 /// Replaces the registry by one that is rebuilt from the transcripts, and keeps the previous file beside it. Writes
-/// nothing to the previous file, because a write to a damaged file could end the program.
+/// nothing to the previous file, because the database could abort the program when it writes to a damaged file.
 pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     layout::create_folders(&**disk)?;
     let living = owner::live_owners(&**disk)?;
@@ -322,8 +321,8 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Ha
 /// Divides the descendants of a chain of handoffs among the threads of the chain. `counts` contains a division by
 /// recorded times, which can be wrong near a handoff or if the clock was set back. The spawn limits give the exact
 /// numbers: after a handoff because of a full context, the new thread's limit is the rest of the old thread's limit.
-/// The difference is the number of descendants that the old thread had started. The last thread of the chain gets the
-/// other descendants.
+/// The difference between the two limits is the number of descendants that the old thread had started. The last thread
+/// of the chain gets the other descendants.
 fn divide_among_chain(
     first: ThreadId,
     counts: &mut BTreeMap<ThreadId, u64>,
@@ -401,8 +400,9 @@ fn rebuild_ledger(
 /// answer.
 type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
-/// Returns the ledger's answers to the operations that the recovery of a thread may repeat: a repeated operation must
-/// get the same answer. For an ended thread, this is only its end or its handoff.
+/// Returns the ledger's answers to the operations that the recovery of a thread may repeat, because a repeated
+/// operation must get the same answer. The recovery of an ended thread repeats only the end or the handoff of the
+/// thread.
 fn ledger_answers(folds: &BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) -> LedgerAnswers {
     let mut answers = LedgerAnswers::new();
     let mut record = |LedgerStep { thread, step, operation }: LedgerStep, answer: LedgerReply| {

@@ -40,10 +40,10 @@ pub struct ThreadRow {
     /// Number of transcript events known to be durable when the row was written.
     #[serde(default)]
     pub synced: u64,
-    /// The thread that this one continues.
+    /// The thread that this thread continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<ThreadId>,
-    /// The thread that continues this one.
+    /// The thread that continues this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_by: Option<ThreadId>,
 }

@@ -83,8 +83,8 @@ impl RegistryWriter {
     /// Applies several lists of changes in one transaction, one list after the other. A refused change ends only its
     /// own list. See [`Registry::commit_all`].
     pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
-        // A job whose caller stopped waiting may still be unwritten. An inline commit would overtake it, and an older state
-        // of a row would replace a newer one.
+        // A job whose caller stopped waiting may still be unwritten. An inline commit would overtake it, and an older
+        // state of a row would replace a newer one.
         if self.active_threads.load(Ordering::Relaxed) <= 1 && self.unwritten.load(Ordering::Acquire) == 0 {
             let slices: Vec<&[Change]> = lists.iter().map(Vec::as_slice).collect();
             if let Some(done) = self.registry.try_commit_all(&slices) {
