@@ -101,8 +101,8 @@ impl FileSet {
         }
     }
 
-    /// Writes a file and creates its missing parent folders. Replaces a file that exists. Returns the file with the hashes
-    /// of both contents.
+    /// Writes a file and creates its missing parent folders. Replaces a file that exists. Returns the file with the
+    /// hashes of both contents.
     pub fn replace(&mut self, path: &Path, bytes: &[u8]) -> Result<WrittenFile, CommandError> {
         self.create_folder(path.parent().unwrap_or(Path::new("")))?;
         let before = self.within.check_replaceable(path).and_then(|()| self.within.read(path, MAX_FILE_BYTES));

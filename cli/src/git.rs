@@ -24,8 +24,8 @@ pub struct Revision {
     /// The id of the commit.
     pub commit: String,
     files: Vec<(String, Vec<u8>)>,
-    /// The context files (`AGENTS.md` or `CLAUDE.md`). Each folder from the root of the repository to the project has at
-    /// most one context file. The outermost folder is first.
+    /// The context files (`AGENTS.md` or `CLAUDE.md`). Each folder from the root of the repository to the project has
+    /// at most one context file. The outermost folder is first.
     context: Vec<ContextFile>,
 }
 
@@ -131,8 +131,8 @@ fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
     (path == MCP_JSON || ItemKind::of_path(path).is_some()).then(|| (path.to_owned(), object.to_owned()))
 }
 
-/// Parses a line `mode type object\tpath`. Returns path and object if the line is a regular file, else `None`. Links are
-/// skipped, because they could lead out of the project.
+/// Parses a line `mode type object\tpath`. Returns path and object if the line is a regular file, else `None`. Links
+/// are skipped, because they could lead out of the project.
 fn parse_file_line(line: &[u8]) -> Option<(&str, &str)> {
     let line = std::str::from_utf8(line).ok()?;
     let (head, path) = line.split_once('\t')?;

@@ -23,7 +23,8 @@ const OTHER_OPTIONS: [(&str, &str); 12] = [
 /// Options whose value has the form `NAME=VALUE`.
 const ASSIGNMENTS: [&str; 2] = ["--limit", "--input"];
 
-/// Returns the command that a mistyped command probably means: `run` for `rn`. `commands` are the names of all commands.
+/// Returns the command that a mistyped command probably means: `run` for `rn`. `commands` are the names of all
+/// commands.
 pub fn meant_command<'c>(typed: &str, commands: impl Iterator<Item = &'c str>) -> Option<String> {
     closest(typed, commands)
 }

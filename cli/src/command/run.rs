@@ -190,9 +190,9 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     start::run_to_end(start, how, &spaces, report)
 }
 
-/// Compiles a directive for a run, prints its warnings and checks that everything that the plan requires is trusted. If the
-/// directive has errors, prints them as `rye check` does and returns the exit code. If `is_scripted` is true, a script
-/// of the user replaces every model, so scripts of the project need no trust.
+/// Compiles a directive for a run, prints its warnings and checks that everything that the plan requires is trusted. If
+/// the directive has errors, prints them as `rye check` does and returns the exit code. If `is_scripted` is true, a
+/// script of the user replaces every model, so scripts of the project need no trust.
 pub fn compile_directive(
     id: &str,
     call: &RunRequestArgs,

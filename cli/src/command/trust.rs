@@ -26,7 +26,8 @@ pub struct TrustArgs {
     /// List the trust requirements of the project and their state; trust nothing
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Revoke the trust in this project, or only one approval: a capability, or the start of commands such as `git push`
+    /// Revoke the trust in this project, or only one approval: a capability, or the start of commands such as `git
+    /// push`
     // An empty text is the option without a value.
     #[arg(long, value_name = "APPROVAL", num_args = 0..=1, default_missing_value = "")]
     revoke: Option<String>,

@@ -21,8 +21,8 @@ pub struct ClientApprover {
 }
 
 impl ClientApprover {
-    /// Returns the approval policy of a session whose client writes `lines` and answers approval requests. After the end
-    /// of the lines, the policy `otherwise` answers.
+    /// Returns the approval policy of a session whose client writes `lines` and answers approval requests. After the
+    /// end of the lines, the policy `otherwise` answers.
     pub fn policy(lines: &PromptLines, otherwise: ApprovalPolicy) -> ApprovalPolicy {
         ApprovalPolicy::Ask(Arc::new(Self { ended: lines.ended(), read_to_end: lines.read_to_end(), otherwise }))
     }

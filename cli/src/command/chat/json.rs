@@ -127,7 +127,8 @@ pub enum ChatVerb {
         #[serde(default)]
         part: Option<String>,
     },
-    /// The cost of the session, of its current prompt, of each prompt, and of each child with the prompt that started it.
+    /// The cost of the session, of its current prompt, of each prompt, and of each child with the prompt that started
+    /// it.
     Cost {},
     /// Lists what a message can call: the commands of `agent/chat`, prompt templates and skills. Built-in commands work
     /// only without `--format json`, so they are left out.

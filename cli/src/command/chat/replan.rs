@@ -123,8 +123,8 @@ pub(super) fn send_stored_plan(
 }
 
 impl RequestHandler {
-    /// Returns the plan from which the next change starts, and its id: the plan of the last change if the session has not
-    /// applied that change yet, else the plan in `live`.
+    /// Returns the plan from which the next change starts, and its id: the plan of the last change if the session has
+    /// not applied that change yet, else the plan in `live`.
     pub(super) fn plan_to_change(&self, sent: Option<&PlanOfChange>, live: &LiveState) -> (Arc<Plan>, String) {
         sent.filter(|sent| !self.control.has_settled(&sent.message)).map_or_else(
             || (Arc::clone(&live.plan), live.state.plan_id.clone()),

@@ -238,9 +238,9 @@ impl RequestHandler {
         self.with_images(input, images).await
     }
 
-    /// Submits a line of a file as a prompt. `before` is the id of the message before it. If hooks can change the request
-    /// of the prompt, waits until that message has been handled, and adds a warning about lost cached tokens to the data
-    /// of the response.
+    /// Submits a line of a file as a prompt. `before` is the id of the message before it. If hooks can change the
+    /// request of the prompt, waits until that message has been handled, and adds a warning about lost cached tokens to
+    /// the data of the response.
     ///
     /// # Errors
     /// Returns the reason why the bounds are invalid, or why the session accepts no message.

@@ -357,8 +357,8 @@ impl SessionInput {
     }
 
     /// Starts a typed command. If the lines come from a file, the command starts after the last message has taken
-    /// effect, and the next line is read after the command has taken effect. At a terminal, the next line waits only for
-    /// a command that changes an idle session.
+    /// effect, and the next line is read after the command has taken effect. At a terminal, the next line waits only
+    /// for a command that changes an idle session.
     fn start(&mut self, command: impl Future<Output = ChatResponse> + Send + 'static) {
         let handler = Arc::clone(&self.requests);
         let before = self.last_sent.take();

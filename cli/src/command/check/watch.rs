@@ -59,8 +59,8 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &
     }
 }
 
-/// Finds the spaces of the project again. If the project folder does not contain `.ai` any more, reports this as a check
-/// does, and waits until the folder is back.
+/// Finds the spaces of the project again. If the project folder does not contain `.ai` any more, reports this as a
+/// check does, and waits until the folder is back.
 fn wait_for_project(spaces: &Spaces, report: &Printer) -> Spaces {
     let mut is_reported = false;
     loop {

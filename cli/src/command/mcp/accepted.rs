@@ -1,5 +1,5 @@
-//! The trust that `rye mcp add` and `rye mcp refresh` record: in the items that they wrote, and in the requirements whose
-//! files they changed. Nothing else of the project becomes trusted.
+//! The trust that `rye mcp add` and `rye mcp refresh` record: in the items that they wrote, and in the requirements
+//! whose files they changed. Nothing else of the project becomes trusted.
 
 use std::collections::BTreeSet;
 

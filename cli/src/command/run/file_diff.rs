@@ -60,7 +60,8 @@ impl FileDiff {
         self.lines.len() <= rows
     }
 
-    /// Returns the first lines of the difference, at most `rows`. If lines are left out, a further line states how many.
+    /// Returns the first lines of the difference, at most `rows`. If lines are left out, a further line states how
+    /// many.
     pub fn lines(&self, rows: usize) -> Vec<DiffLine> {
         let mut shown: Vec<DiffLine> = self.lines.iter().take(rows).cloned().collect();
         let hidden = self.lines.len() - shown.len();

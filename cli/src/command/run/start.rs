@@ -121,7 +121,8 @@ pub struct RunOptions<'a> {
     pub script: Option<&'a Path>,
     /// True in the background process that `--detach` starts.
     pub detached: bool,
-    /// True to print nothing during the run. `rye threads cancel` and `kill` set it: they resume a thread only to end it.
+    /// True to print nothing during the run. `rye threads cancel` and `kill` set it: they resume a thread only to end
+    /// it.
     pub silent: bool,
     /// Policy for calls that need approval when there is no terminal. If it is `None`, the policy of the resumed thread
     /// applies, else `unattended_default`, else the policy of the settings.

@@ -1,5 +1,5 @@
-//! `rye plan ID --diff REV` without inputs: compares the plans for inputs other than the default inputs. Some routes and
-//! hooks apply only with other inputs.
+//! `rye plan ID --diff REV` without inputs: compares the plans for inputs other than the default inputs. Some routes
+//! and hooks apply only with other inputs.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ use crate::report::Printer;
 /// The values of the inputs of a call.
 type Inputs = Map<String, Value>;
 
-/// The inputs for which only one side has a plan, grouped by the direction of the change and the error of the other side.
+/// The inputs for which only one side has a plan, grouped by the direction of the change and the error of the other
+/// side.
 type OneSidedInputs = BTreeMap<(Direction, SideError), Vec<Inputs>>;
 
 /// Both sides of a comparison for inputs other than the default inputs.
