@@ -86,8 +86,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Opens the store of the project and locks it for this process. Must be called within a Tokio runtime; blocks for
-    /// a short time.
+    /// Opens the store of the project, and acquires the lock that marks this process as the owner of its threads. Must
+    /// be called within a Tokio runtime; blocks for a short time.
     ///
     /// # Errors
     ///

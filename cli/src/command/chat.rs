@@ -128,7 +128,7 @@ pub struct ChatArgs {
         conflicts_with_all = ["resume", "input", "inputs", "limit", "model", "session_limit", "append_system"],
     )]
     r#continue: bool,
-    /// Open this session again
+    /// Open the session of this thread again
     #[arg(
         long,
         value_name = "THREAD",

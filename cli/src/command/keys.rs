@@ -43,7 +43,7 @@ enum KeysCommand {
     },
 }
 
-/// Output of `rye keys … --format json`: the keys after the command.
+/// Output of `rye keys … --format json`: the keys that exist after the command.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct KeysOutput {
     pub keys: Vec<KeyOutput>,

@@ -111,7 +111,7 @@ enum WriteMode<'f> {
     DryRun,
     /// Ask at a terminal before tools that differ from existing items are accepted.
     AskIfChanged,
-    /// Write into this file set without a question, because the caller asks the user.
+    /// Write into this file set without a question. The caller asks the user, and keeps or undoes the changes.
     Write(&'f mut FileSet),
 }
 

@@ -126,8 +126,8 @@ impl Editor {
         self.area.delete_line_by_head();
     }
 
-    /// If the cursor is at the end of a line that ends with a backslash, replaces the backslash with a line break.
-    /// Otherwise returns false.
+    /// If the cursor is at the end of a line that ends with a backslash, replaces the backslash with a line break and
+    /// returns true. Otherwise returns false.
     pub fn break_at_backslash(&mut self) -> bool {
         let (line, column) = self.before_cursor();
         if !line.ends_with('\\') || column != self.current_line().chars().count() {

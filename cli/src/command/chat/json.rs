@@ -191,7 +191,7 @@ pub enum ChatVerb {
         /// The topic that the summary covers in detail.
         #[serde(default)]
         focus: Option<String>,
-        /// True to return the effect and the price only.
+        /// True to return the effect and the price without a compaction.
         #[serde(default)]
         preview: bool,
     },

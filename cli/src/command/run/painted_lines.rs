@@ -1,7 +1,7 @@
 //! Lines that are painted below the output of a terminal, and painted again in the same place.
 //!
 //! The cursor stays at the start of the first line, and a line that is too wide is cut. The lines can therefore be
-//! erased after the terminal was resized, even if the program does not know its new size.
+//! erased after the terminal was resized, even if the program does not know the new size.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};

@@ -20,9 +20,9 @@ pub enum TypedAnswer {
 
 impl TypedAnswer {
     /// Parses an answer; an empty line means no. Returns `None` for a text that is not an accepted answer. If
-    /// `has_scopes` is true, an answer for the whole thread or project is accepted. It is false for questions about
-    /// limits. If `has_shape` is true, an answer for similar commands is accepted. It is true only for calls of simple
-    /// commands.
+    /// `has_scopes` is true, an answer for the whole thread or project is accepted. `has_scopes` is false for questions
+    /// about limits. If `has_shape` is true, an answer for similar commands is accepted. `has_shape` is true only for
+    /// calls of simple commands.
     pub fn parse(line: &str, (has_scopes, has_shape): (bool, bool)) -> Option<Self> {
         // Upper case matters only here: `C` approves for the project, `c` for the thread.
         if line.trim() == "C" {

@@ -13,7 +13,7 @@ use crate::present::DIM;
 use crate::present::wrap::cut_to_width;
 use crate::report::printable;
 
-/// The hint beside running work.
+/// The hint that is shown beside running work. The placeholder stands for a key.
 const STOP_HINT: &str = "{app.interrupt} to interrupt";
 /// Maximum number of unfinished rows of a reply that the viewport shows.
 const MAX_HELD_ROWS: usize = 3;
