@@ -238,7 +238,7 @@ fn emitted_type(statement: &Statement<'_>) -> Option<UnrunnableCode> {
     let first = Span::new(span.start, span.start.saturating_add(u32::try_from(what.len()).unwrap_or(0)).min(span.end));
     Some(UnrunnableCode {
         span: first,
-        message: format!("`{what}` is not only a type: the types of a tool are removed, not compiled"),
+        message: format!("`{what}` must be compiled, but the types of a tool are only removed"),
         label: "cannot be removed",
         help,
     })

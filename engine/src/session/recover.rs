@@ -283,7 +283,8 @@ impl EngineContext {
         let records = reading.records.get_mut(..count).ok_or_else(|| StoreError::Damaged {
             path: layout::transcript(thread),
             line: found.saturating_add(1),
-            reason: "the line is missing, although another thread continues this thread behind it".to_owned(),
+            reason: "the line is missing, but another thread continues this thread from this line or a later line"
+                .to_owned(),
         })?;
         let events: Vec<Event> =
             records.iter_mut().map(|record| take_event(record, thread, &self.objects)).collect::<Result<_, _>>()?;

@@ -92,8 +92,9 @@ impl OwnerLock {
         let id = OwnerId::parse(&new_uuid_v7(now)?)?;
         let path = id.path();
         let info = OwnerInfo { pid: std::process::id(), started_at: now, clock_offset: Some(clock_offset) };
-        let contents = serde_json::to_vec(&info)
-            .map_err(|error| StoreError::InvalidId { reason: format!("an owner cannot be written: {error}") })?;
+        let contents = serde_json::to_vec(&info).map_err(|error| StoreError::InvalidId {
+            reason: format!("the lock file of this process cannot be written: {error}"),
+        })?;
         let held = disk.lock(&path, &contents).map_err(StoreError::io("lock", &path))?;
         Ok(Self { disk, id, lock: Some(held) })
     }

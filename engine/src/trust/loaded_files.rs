@@ -320,7 +320,8 @@ impl NamedPaths {
         if ends.len() > MAX_ENDS {
             self.whole_project = Some("executes more than 100 files in folders that it computes");
         } else if !ends.is_empty() && add_files_with_ends(project, &ends, (0, &mut 0), &mut self.files).is_none() {
-            self.whole_project = Some("executes a file in a folder that it computes, and the project is large");
+            self.whole_project =
+                Some("executes a file in a folder that it computes, and the project is too large for a search");
         }
     }
 
