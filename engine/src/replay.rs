@@ -1,6 +1,6 @@
 //! Conversion of a transcript to a script (`docs/reference/scripted.md`). The script has a step for every reply and
-//! every failed attempt. A step can also hold the contents of the recorded request; a replay then reports the first
-//! request that differs from the recorded one. Pure: events in, steps out.
+//! every failed attempt. A step can also hold the contents of the recorded request. A replay then reports the first
+//! request that differs from the recorded request. The conversion is a pure function of the plan and the events.
 
 use rye_compiler::plan::Plan;
 

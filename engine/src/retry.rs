@@ -1,5 +1,6 @@
 //! Handling of failed model calls: classification by the classification table, and the backoff before the next attempt
-//! (`engine.md` 3). Pure: the jitter derives from the thread's recorded seed, so that a replay waits equally long.
+//! (`engine.md` 3). The functions are pure. The jitter derives from the thread's recorded seed, so a replay waits for
+//! the same time.
 
 use rye_compiler::plan::Plan;
 use rye_compiler::semantics::classify::{Category, Failure};

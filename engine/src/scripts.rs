@@ -1,6 +1,6 @@
 //! Reads the constants of Python and JavaScript tools from their syntax trees (`language.md` 2), without importing or
-//! running anything; only literals have values. The compiler gets the reader through its world, so that only this crate
-//! depends on the parsers (decision 0006).
+//! running anything. Only literals are evaluated. The compiler gets the reader through its world, so that only this
+//! crate depends on the parsers (decision 0006).
 
 mod javascript;
 mod javascript_values;
@@ -18,7 +18,8 @@ pub(crate) const MAX_SCRIPT_BYTES: usize = 256 * 1024;
 const MAX_LITERAL_DEPTH: usize = 64;
 /// Maximum number of values in all literals of a script.
 const MAX_VALUES: usize = 20_000;
-/// Stack size for the recursive parsers, in bytes; enough for a script that consists only of nesting.
+/// Stack size in bytes for the recursive parsers. The stack suffices for a script of maximum size that consists only of
+/// nesting.
 const PARSER_STACK_BYTES: usize = 512 << 20;
 /// Maximum size of a small script, in bytes. Every script up to this size can be parsed with a stack of
 /// [`SMALL_SCRIPT_STACK_BYTES`].

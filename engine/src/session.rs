@@ -141,7 +141,7 @@ impl EngineContext {
         Ok(ThreadHandle::new(id, events, running))
     }
 
-    /// Checks that everything that a compiled plan requires of the project is trusted.
+    /// Checks that the user trusts all trust requirements of a compiled plan.
     pub(crate) async fn admit_compiled(self: &Arc<Self>, compilation: &Compilation) -> Result<(), DriveError> {
         let (engine, directive) = (Arc::clone(self), compilation.plan.directive.clone());
         let executes = compilation.trust_requirements.clone();
@@ -357,7 +357,7 @@ impl EngineContext {
         Ok(running)
     }
 
-    /// Runs a thread and its continuations, and returns the result of the last one.
+    /// Runs a thread and its continuations, and returns the result of the last of these threads.
     async fn run_to_end(
         self: &Arc<Self>,
         mut thread: Box<DrivenThread>,

@@ -1,5 +1,6 @@
-//! Lone surrogate escapes in JSON texts (`"\ud83d"`), which JSON parsers refuse. Each half is represented by a private
-//! character (its mark) until both halves of a character can be joined; a single half becomes U+FFFD.
+//! Lone surrogate escapes in JSON texts (`"\ud83d"`), which JSON parsers refuse. Each half is represented by a
+//! private-use character (its mark) until both halves of a character can be joined. A half without a partner becomes
+//! U+FFFD.
 
 use serde_json::Value;
 
@@ -66,7 +67,7 @@ fn escaped_half(text: &str) -> Option<u32> {
 }
 
 /// Replaces the marks of surrogate halves (see `to_mark`) in a text. The marks of two matching halves become the
-/// character that the halves encode together; a single mark becomes U+FFFD.
+/// character that the halves encode together. Any other mark becomes U+FFFD.
 pub(crate) fn join_halves(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -86,7 +87,7 @@ pub(crate) fn join_halves(text: &str) -> String {
 }
 
 /// Replaces the marks of surrogate halves in all strings and keys of a value. The marks of two matching halves become
-/// the character that the halves encode together; a single mark becomes U+FFFD.
+/// the character that the halves encode together. Any other mark becomes U+FFFD.
 pub(crate) fn join_in_value(value: &mut Value) {
     match value {
         Value::String(text) => *text = join_halves(text),

@@ -24,7 +24,8 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns true unless the thread is created or running. A suspended or idle thread counts as ended, too.
+    /// Returns true if the status is neither `created` nor `running`. A suspended or idle thread therefore counts as
+    /// ended.
     pub fn has_ended(self) -> bool {
         match self {
             Self::Created | Self::Running => false,

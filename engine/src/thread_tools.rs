@@ -239,7 +239,7 @@ fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
-/// Renders the outcome of a wait. `requested` is the thread id in the call; the outcome may belong to a continuation of
+/// Renders the outcome of a wait. `requested` is the thread id in the call. The outcome may belong to a continuation of
 /// this thread. `not_over` is the value of the field `wait` if the thread still runs.
 fn render_outcome(requested: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut answer, state) = match waited {

@@ -1,5 +1,5 @@
 //! Tools. Every call of a tool takes the same path, whatever the kind of the tool: the gate authorizes the call, the
-//! tool runs, and the guard filters the result. This file defines the shared types; the kinds are in `tool/`.
+//! tool runs, and the guard filters the result. This file defines the shared types. The kinds of tools are in `tool/`.
 
 pub mod builtin;
 pub mod cancellation;
@@ -68,7 +68,7 @@ pub struct Invocation {
     /// The grant patterns of every thread of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each of
     /// these threads (`language.md` 9). If the list is empty, no item may be written.
     pub may_write_item: Vec<Vec<String>>,
-    /// The token that tells the call to stop; cancelled when the thread is cancelled.
+    /// A token that is cancelled with the thread. The call must then stop.
     pub halt: CancellationToken,
     /// Receives the output of the program of the call while the program runs.
     pub written: SharedOutput,
@@ -141,7 +141,7 @@ impl ToolOutcome {
     }
 }
 
-/// A tool implementation; runs after the gate has authorized the call.
+/// An implementation of a tool. The tool runs only after the gate has authorized the call.
 pub trait Tool: Send + Sync {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
 

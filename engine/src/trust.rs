@@ -68,7 +68,7 @@ pub enum TrustError {
 }
 
 impl Trust {
-    /// Returns the trust that a user's record holds for a project. Reads no file yet; the record is read when trust is
+    /// Returns the trust that a user's record holds for a project. Reads no file. The record is read whenever trust is
     /// checked. `user` and `project` are roots, the folders that contain `.ai`. `shipped` returns the files compiled
     /// into this program, which the user trusts by running it.
     pub fn recorded(user: &Path, project: &Path, shipped: impl FnOnce() -> BTreeSet<Subject> + Send + 'static) -> Self {

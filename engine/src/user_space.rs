@@ -59,8 +59,8 @@ impl RootVariableError {
     }
 }
 
-/// Checks the variable that selects the user space. Without this check, a wrong path would drop the user's policies and
-/// ceilings: a folder without `.ai/` is an empty user space.
+/// Checks the variable that selects the user space. A folder without `.ai/` counts as an empty user space. Without this
+/// check, a wrong path would therefore disable the user's policies and ceilings.
 ///
 /// # Errors
 /// The variable names no folder, or the `.ai` folder itself.

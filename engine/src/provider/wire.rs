@@ -172,7 +172,7 @@ impl CutStream {
     }
 }
 
-/// Returns the sampling fields that are set; the name of `top_p` depends on the wire.
+/// Returns the sampling fields that are set. `top_p` is the name that the wire uses for the field with this value.
 pub(super) fn sampling(sampling: &Sampling, top_p: &str) -> impl Iterator<Item = (String, Value)> {
     let field = |name: &str, number: &Option<Number>| number.clone().map(|n| (name.to_owned(), Value::Number(n)));
     [field("temperature", &sampling.temperature), field(top_p, &sampling.top_p)].into_iter().flatten()
@@ -198,8 +198,8 @@ pub(super) struct UsageReports {
 }
 
 impl UsageReports {
-    /// Adds a usage report of the provider. `report` is `None` if the reported counts are invalid; the earlier usage
-    /// then stays, but is not final. `is_complete` is true if the reply had ended before the report.
+    /// Adds a usage report of the provider. `report` is `None` if the reported counts are invalid. The earlier usage is
+    /// then kept, but does not count as final. `is_complete` is true if the reply had ended before the report.
     pub fn add(&mut self, report: Option<Usage>, is_complete: bool) {
         self.usage = report.map(|usage| Usage::after(self.usage, usage)).or(self.usage);
         self.is_final = report.is_some() && is_complete;

@@ -1,5 +1,5 @@
-//! Propagation of a thread's end to its descendants. A descendant in another process gets a control message; an
-//! orphaned descendant is recovered with a control message that ends it.
+//! Propagation of a thread's end to its descendants. A descendant in another process gets a control message. An
+//! orphaned descendant is recovered with a control message that ends the descendant.
 
 use std::collections::HashSet;
 use std::sync::Arc;

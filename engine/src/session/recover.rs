@@ -42,8 +42,8 @@ fn replay(inherited: InheritedMessages, events: &[Event]) -> ThreadState {
 
 impl EngineContext {
     /// Delivers the given control messages to a thread, and recovers it. The thread must be running, suspended or a
-    /// closed session; a thread that has ended is an error. The recovery runs in a task of its own. The task continues
-    /// if the caller is dropped, so every acquired lease belongs to a thread that runs or is released again.
+    /// closed session. Fails if the thread has ended. The recovery runs in a task of its own. The task continues if the
+    /// caller is dropped, so every acquired lease belongs to a thread that runs or is released again.
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -219,8 +219,8 @@ impl EngineContext {
         Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal, unconfirmed: Vec::new() }, cut)))
     }
 
-    /// Returns the messages that a thread inherits from the thread that it continues. `most` is the maximum number of
-    /// threads in the chain of continued threads; a longer chain is an error.
+    /// Returns the messages that a thread inherits from the thread that it continues. Fails if the chain of continued
+    /// threads has more than `most` threads.
     fn history(&self, events: &[Event], most: usize) -> Result<InheritedMessages, DriveError> {
         let mut inherited = InheritedMessages::default();
         // A loop instead of a recursion: a chain can have more threads than a stack has room for.

@@ -106,7 +106,7 @@ impl EngineContext {
         Ok(transcript_trust)
     }
 
-    /// Fails unless the user accepts the unverified transcript of this thread.
+    /// Returns an error with `reason` if the user has not accepted the unverified transcript of this thread.
     fn require_acceptance(&self, thread: &ThreadId, reason: String) -> Result<(), DriveError> {
         if self.accepts_unverified() {
             return Ok(());
@@ -316,8 +316,8 @@ impl EngineContext {
     }
 
     /// Returns the verified transcript of a thread; `None` if nothing was recorded. If the last inspection read this
-    /// thread and the transcript is unchanged since, returns the inspected transcript; otherwise reads it again.
-    /// Blocks.
+    /// thread and the transcript is unchanged since, returns the inspected transcript. Otherwise reads the transcript
+    /// again. Blocks.
     pub(crate) fn take_verified(&self, thread: &ThreadId) -> Result<Option<VerifiedTranscript>, DriveError> {
         let inspected = self.inspected().take().filter(|inspected| inspected.thread == *thread);
         if let Some(InspectedTranscript { length, verified, .. }) = inspected {
@@ -414,8 +414,9 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
 }
 
 /// Checks that a thread agrees with the thread `before` that it continues. The inputs must be equal, and the plans may
-/// differ only in the model and the limits. The grants of `before` must come first; only the grants of the parent may
-/// follow. The limits must not exceed the limits of the plan, except after a handoff.
+/// differ only in the model and the limits. The grant sets must be those of `before`. If the thread has another parent
+/// than `before`, the grant sets of this parent must follow. The limits must not exceed the limits of the plan, except
+/// after a handoff.
 fn check_continued(
     thread: &ThreadId,
     now: &ThreadClaims,

@@ -19,8 +19,8 @@ const MAX_ALLOCATION_ATTEMPTS: u64 = 100_000;
 #[derive(Debug)]
 pub struct ThreadIds {
     disk: Arc<dyn Disk>,
-    /// Folders above the thread folders, such as the folder of a directive's category. This process has synced their
-    /// names, so it need not sync them again.
+    /// Folders above the thread folders, such as the folder of a directive's category. This process has synced the
+    /// names of these folders and does not sync them again.
     synced: Mutex<BTreeSet<PathBuf>>,
     /// The last allocated id: its directive, the second in which it was allocated, and its number; `None` before the
     /// first allocation. The next id for the same directive in the same second gets the following number.

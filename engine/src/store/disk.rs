@@ -101,7 +101,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn boot_id(&self) -> Option<String>;
 
     /// Opens a file for a library that does its own I/O and that shares the file with other processes by locks. Creates
-    /// the file if `access` permits writing. Returns `None` if this disk has no such files; the library must then use
+    /// the file if `access` permits writing. Returns `None` if this disk has no such files. The library must then use
     /// the other methods of the disk.
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<File>>;
 

@@ -178,7 +178,7 @@ impl Objects {
     }
 
     /// Returns true if the object is stored durably with these contents. A repository can ship another file under the
-    /// name of an object; such a file counts as missing, and is replaced.
+    /// name of an object. Such a file counts as missing, and is replaced.
     fn holds(&self, id: &ObjectId, contents: &[u8]) -> Result<bool, StoreError> {
         Ok(self.has(id)? && self.disk.read(&final_path(id)).is_ok_and(|stored| stored == contents))
     }

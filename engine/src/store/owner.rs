@@ -59,7 +59,7 @@ impl From<OwnerId> for String {
     }
 }
 
-/// Description of an owner for messages. The pid may have been reused; only the lock proves that the owner is alive.
+/// Description of an owner for messages. The pid may have been reused. Only the lock proves that the owner is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerInfo {
     pub pid: u32,

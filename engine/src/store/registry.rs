@@ -341,7 +341,7 @@ impl Registry {
 }
 
 impl Drop for Registry {
-    /// Closes the database. To close, the database reads its file once more; an error of this read is ignored.
+    /// Closes the database. To close, the database reads its file once more. An error of this read is ignored.
     fn drop(&mut self) {
         let database = self.database.take();
         // Drop cannot report errors; earlier calls have reported damaged bytes.
@@ -377,7 +377,8 @@ fn open_shared(file: std::fs::File, first: &FirstError) -> Result<ReadOnlyDataba
     builder().open_read_only_with_backend(first.watch(FileBackend::new(file)?, CommitSyncs::Immediate))
 }
 
-/// Begins a write transaction once no other process has one; waits at most [`WRITE_LOCK_TIMEOUT`].
+/// Begins a write transaction. If another process has a write transaction, waits at most [`WRITE_LOCK_TIMEOUT`] for its
+/// end.
 fn begin_write(database: &Database) -> Result<WriteTransaction, StoreError> {
     let deadline = Instant::now() + WRITE_LOCK_TIMEOUT;
     let mut pause = Duration::from_micros(200);

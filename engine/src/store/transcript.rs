@@ -60,7 +60,7 @@ pub struct TranscriptRecord {
     pub body: Map<String, Value>,
 }
 
-/// The writer of a transcript. Only the process that owns the thread has one.
+/// The writer of a transcript. Only the process that owns the thread has a writer.
 #[derive(Debug)]
 pub struct Transcript {
     disk: Arc<dyn Disk>,
@@ -182,8 +182,8 @@ impl Transcript {
     /// Writes either all events or none, and seals the last line if there is a signer. The events are not durable
     /// before [`Self::sync`].
     ///
-    /// After [`StoreError::Io`] (a full disk) the transcript is unchanged and usable; after [`StoreError::Poisoned`] it
-    /// accepts no more events.
+    /// After [`StoreError::Io`] (such as a full disk), the transcript is unchanged and usable. After
+    /// [`StoreError::Poisoned`], the transcript accepts no more events.
     pub fn append_sealed<T: LineBody>(
         &mut self,
         events: &[T],

@@ -48,15 +48,15 @@ impl Threads {
         Ok(run)
     }
 
-    /// Returns true if a thread continues another one because of a handoff, not because of a user. Returns false if the
-    /// start of the thread cannot be read.
+    /// Returns true if a thread continues another thread because of a handoff, not because of a user. Returns false if
+    /// the start of the thread cannot be read.
     fn is_handed_over(&self, thread: &ThreadId) -> bool {
         let events = self.head(thread).unwrap_or_default();
         ThreadHead::of(&events).opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff)
     }
 
-    /// Returns the cost of a thread with its descendants. The continuations of a descendant count, too; those of the
-    /// thread itself do not. Without a registry, returns the cost in the row.
+    /// Returns the cost of a thread with its descendants. Continuations of a descendant are included. Continuations of
+    /// the thread itself are not. Without a registry, returns the cost in the row.
     pub fn tree_cost(&self, row: &ThreadRow) -> Result<Cost, StoreError> {
         let Some(registry) = self.registry() else { return Ok(row.cost) };
         let account = |thread: &ThreadId| Ok(registry.account(thread)?.map(Cow::Owned));

@@ -93,8 +93,8 @@ pub enum ResolvedKind {
 
 impl ProjectFiles {
     /// Opens the project at `root` for a file tool. `may_write_item` holds one list of grant patterns for each thread
-    /// of the spawn chain. An item can be written only if each list grants to sign the item; with no list, no item can
-    /// be written.
+    /// of the spawn chain. An item can be written only if each list grants to sign the item. Without any list, no item
+    /// can be written.
     pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, FileAccessError> {
         let fail = |e: std::io::Error| FileAccessError::io("the project", e);
         let real = root.canonicalize().map_err(fail)?;

@@ -45,7 +45,8 @@ pub(crate) fn fits_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
     matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
 }
 
-/// Bounds the size of a result to `max_bytes`; a larger result is stored whole and shortened.
+/// Bounds the size of a result to `max_bytes`. A larger result is stored as an object, and the returned result is
+/// shortened.
 ///
 /// # Errors
 /// The store cannot write a large result.

@@ -1,6 +1,6 @@
 //! HTTP requests of tools. A tool can reach only granted hosts, and a host with a non-public address only if a grant
-//! names exactly that host. Redirects are checked in the same way as requests. Size and time are bounded; there are no
-//! proxies and no cookies.
+//! names exactly that host. Redirects are checked in the same way as requests. Size and time are bounded. No proxies
+//! and no cookies are used.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

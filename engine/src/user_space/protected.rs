@@ -86,7 +86,7 @@ fn folders_below(path: &Path) -> Vec<PathBuf> {
 static KNOWN: Mutex<Vec<KnownFiles>> = Mutex::new(Vec::new());
 
 /// Returns the files that the tools and the lookups of a project must not reach. `spaces` are the roots of the project
-/// and of the user space, or of the project alone; tools pass canonical roots.
+/// and of the user space, or of the project alone. Tools pass canonical roots.
 pub(crate) fn protected_files(spaces: &[PathBuf]) -> Arc<ProtectedFiles> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(at) = known.iter().position(|known| known.spaces == spaces) {

@@ -14,7 +14,7 @@ use super::UnreadKinds;
 pub(super) const USAGE_KEYS: [&str; 2] = ["usage", "usageMetadata"];
 
 /// Merges the values of repeated keys in the data of an event that contains a usage report, and adds the paths of these
-/// keys to `repeated`. In a usage report, the larger of two counts is kept; elsewhere, the last value is kept. Two
+/// keys to `repeated`. In a usage report, the larger of two counts is kept. Elsewhere, the last value is kept. Two
 /// objects are always merged, because each may hold a usage report. Returns `None` if the event contains no usage
 /// report or repeats no key.
 pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<String> {
@@ -36,7 +36,7 @@ pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<Str
 }
 
 /// Parses the data of an event, and adds the path of each repeated key to `repeated`. Two objects with a repeated key
-/// are merged. In a usage report, the larger of two counts is kept; elsewhere, the last value is kept.
+/// are merged. In a usage report, the larger of two counts is kept. Elsewhere, the last value is kept.
 pub fn parse_event(data: &str, repeated: &mut UnreadKinds) -> serde_json::Result<Value> {
     let (mut path, mut found) = (Vec::new(), Vec::new());
     let mut reader = serde_json::Deserializer::from_str(data);

@@ -14,7 +14,7 @@ use crate::message::{ContentBlock, ToolCall};
 use crate::provider::sse::SseEvent;
 use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_halves, parse_lenient, to_mark};
 
-/// The keys under which events hold the arguments of a call as an object: of Gemini, and of Anthropic.
+/// The keys under which events hold the arguments of a call as an object: `args` for Gemini, and `input` for Anthropic.
 const ARGUMENT_KEYS: [&str; 2] = ["args", "input"];
 /// Maximum number of faulty arguments whose text is kept. Further arguments are used as the parser returns them.
 const MAX_FAULTY_ARGUMENTS: usize = 1_000;
@@ -27,8 +27,8 @@ pub struct SurrogateDecoder<D> {
     repaired: bool,
     /// The first surrogate of a pair, if the last displayed piece ended between the two surrogates of the pair.
     pending: Option<u32>,
-    /// The texts of the arguments that a parser would change without an error (see `json_faults`). They come from
-    /// events that hold the arguments as an object.
+    /// The texts of the arguments that a parser would change without an error (see `json_faults`). Only events that
+    /// hold the arguments as an object contain such arguments.
     faulty_arguments: Vec<String>,
     /// The names of fields that a usage report contained more than once, or that no decoder reads. The reply lists
     /// these names together with the kinds of events and content that the decoder does not know.

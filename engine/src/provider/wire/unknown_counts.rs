@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::repeated_keys::{USAGE_KEYS, has_usage_report};
 use super::{UnreadKinds, is_empty_value};
 
-/// Known fields of usage reports. The reply lists every other field as unread. Each of these fields is read by a
-/// decoder, is a part or a sum of fields that a decoder reads, or counts nothing.
+/// Known fields of usage reports. The reply lists every other field as unread. A known field is read by a decoder, is a
+/// part or a sum of fields that a decoder reads, or holds no count.
 const KNOWN_FIELDS: [&str; 39] = [
     // Anthropic
     "input_tokens",

@@ -1,5 +1,5 @@
-//! The first I/O error of the database's file. The database reports every later failure only as "a previous error";
-//! callers get the first error instead, because only that error suggests a remedy.
+//! The first I/O error of the database's file. The database reports every later failure only as "a previous error".
+//! Callers get the first error instead, because the first error shows the cause.
 
 use std::error::Error;
 use std::io;

@@ -18,9 +18,9 @@ pub type AbortHandler = Box<dyn Fn(StoreError) + Send + Sync>;
 static ABORT_HANDLER: OnceLock<AbortHandler> = OnceLock::new();
 
 /// Sets the function that reports a registry error shortly before Rust aborts the program. Only the first call has an
-/// effect. The function runs in a panic hook and must end the process; if it returns, the process aborts. Without a
-/// handler, damage must be found before the first write, so opening the registry checks its whole file and takes
-/// longer.
+/// effect. The function runs in a panic hook and must end the process. If the function returns, the process aborts.
+/// Without a handler, opening the registry takes longer: the whole file is checked, so that damage is found before the
+/// first write.
 pub fn set_abort_handler(handler: AbortHandler) {
     // If a handler is set already, `set` fails and the first handler stays.
     let _ = ABORT_HANDLER.set(handler);

@@ -13,7 +13,7 @@ use crate::thread_id::ThreadId;
 const DOING: &str = "reading it";
 
 impl Registry {
-    /// Returns one thread's row; `None` if the registry does not know the thread.
+    /// Returns one thread's row; `None` if the registry has no row of the thread.
     pub fn thread(&self, thread: &ThreadId) -> Result<Option<ThreadRow>, StoreError> {
         self.row(tables::THREADS, thread.as_str())
     }

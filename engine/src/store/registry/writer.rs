@@ -1,5 +1,5 @@
 //! Group commit: one OS thread writes to the registry for a whole process. Async tasks send changes and await the
-//! answers; tasks that wait at the same time share a commit. The only running thread of a process commits inline,
+//! answers. Tasks that wait at the same time share a commit. The only running thread of a process commits inline,
 //! unless another process is writing. The first commit that cannot run inline starts the writer thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -43,8 +43,8 @@ pub struct Seal {
     pub mark: String,
 }
 
-/// A function that signs a line. Its arguments are the `seq` of the line and the [`Seal::link`]; it returns the
-/// [`Seal::mark`].
+/// A function that signs a line. The arguments are the `seq` of the line and the [`Seal::link`]. The function returns
+/// the [`Seal::mark`].
 pub type LineSigner<'a> = &'a dyn Fn(u64, ChainHash) -> String;
 
 /// A hash of the chain: SHA-256, written as 64 hex digits.
@@ -185,7 +185,7 @@ pub fn encode<T: LineBody>(
 }
 
 /// Returns the part of a line without a seal that follows the hash: `","type":"…", …}`. `before` is the number of bytes
-/// of the line before this part; it counts towards the maximum length of the line.
+/// of the line before this part. These bytes count towards the maximum length of the line.
 fn encode_fields<T: LineBody>(event: &T, before: usize) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::with_capacity(FIELDS_CAPACITY);
     bytes.push(b'"');
@@ -303,7 +303,7 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
 }
 
 /// Returns the barrier that a line states: the number of events known to be on disk when the line was written. `None`
-/// if the start of the line is invalid; the rest of the line may be invalid.
+/// if the start of the line is invalid. The rest of the line is not checked.
 pub(crate) fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {

@@ -1,5 +1,5 @@
-//! Verification of the artifacts: `thread.json`, `capabilities.md` and the knowledge export. A missing artifact is a
-//! note; an artifact that contradicts the transcript is a fault.
+//! Verification of the artifacts: `thread.json`, `capabilities.md` and the knowledge export. A missing artifact is
+//! reported as a note, and an artifact that contradicts the transcript as a fault.
 
 use std::io::ErrorKind;
 use std::path::Path;

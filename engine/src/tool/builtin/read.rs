@@ -141,7 +141,7 @@ fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &StopCond
 }
 
 impl Page {
-    /// Adds a line to the page; a long line is truncated. `line` holds at least the start of the line, and `length` is
+    /// Adds a line to the page, and truncates a long line. `line` holds at least the start of the line, and `length` is
     /// the size of the whole line in bytes. Returns false without adding the line if the page is full.
     fn add(&mut self, number: u64, line: &[u8], length: u64) -> bool {
         let (bytes, crlf) = split_line_end(line);

@@ -14,7 +14,7 @@ use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedK
 /// Maximum size in bytes of an item that can be signed; equal to the maximum size that the compiler reads.
 const MAX_SIGNED_ITEM_BYTES: u64 = 64 << 20;
 
-/// Signs an item of the project; items of other spaces are refused. The gate has authorized the call. Reads and writes
+/// Signs an item of the project. Refuses items of other spaces. The gate has authorized the call. Reads and writes
 /// files, so call it where blocking is allowed.
 pub fn sign(project_root: &Path, identity: &SigningIdentity, now: Timestamp, request: &SignRequest) -> ToolOutcome {
     sign_item(project_root, identity, now, request).unwrap_or_else(ToolOutcome::error)

@@ -1,7 +1,7 @@
 //! The folder for temporary files of a sandboxed program. The process that owns the folder removes it. If the owner was
-//! killed, the program's helper process (`supervise.rs`) removes the folder; if the helper was killed too, a later
-//! process does. The owner holds a lock on the folder, so that a later process never removes the folder of a living
-//! owner.
+//! killed, the program's helper process (`supervise.rs`) removes the folder. If the helper was killed too, a later
+//! process of `rye` removes the folder. The owner holds a lock on the folder, so that a later process never removes the
+//! folder of a living owner.
 
 #[cfg(target_os = "linux")]
 use std::collections::BTreeSet;

@@ -207,8 +207,8 @@ fn bubblewrap_command(_sandbox: &OsString) -> io::Result<Option<(OsString, Vec<O
 struct Cleanup {
     #[cfg(target_os = "linux")]
     writable: Option<WritableFolders>,
-    /// The folder for temporary files of the program. Its owner removes the folder; the helper removes it too, in case
-    /// the owner was killed. `None` if the program has no such folder.
+    /// The folder for temporary files of the program. The owner of the program removes this folder. The helper also
+    /// removes it, in case the owner was killed. `None` if the program has no such folder.
     scratch: Option<PathBuf>,
 }
 

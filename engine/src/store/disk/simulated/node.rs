@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 /// Unit that a device overwrites atomically, in bytes.
 const SECTOR_BYTES: u64 = 512;
-/// Unit in which a file grows, in bytes; small, so that even the short lines of tests are torn.
+/// Unit in which a file grows, in bytes. The unit is small, so that a power failure also tears the short lines of
+/// tests.
 const GROWTH_BYTES: u64 = 32;
 
 /// A file or folder. Clones share file contents until one of them changes.
@@ -122,7 +123,7 @@ impl FileNode {
 }
 
 /// Returns the start of the atomic unit that contains the byte at `offset`. An atomic unit survives a power failure
-/// either as a whole or not at all. `end` is the length of the file before the write; beyond `end`, the units are
+/// either as a whole or not at all. `end` is the length of the file before the write. Beyond `end`, the units are
 /// smaller.
 fn part_of(offset: u64, end: u64) -> u64 {
     let size = if offset < end { SECTOR_BYTES } else { GROWTH_BYTES };

@@ -1,4 +1,4 @@
-//! Folds one transcript into the registry's data about its thread. Pure.
+//! Folds one transcript into the registry's data about its thread. The functions are pure.
 
 use std::collections::BTreeMap;
 

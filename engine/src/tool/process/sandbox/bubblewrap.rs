@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use super::{Sandbox, files};
 
-/// Maximum number of mounts; more would take longer than the program itself.
+/// Maximum number of mounts, because the setup of more mounts can take longer than the program itself.
 const MAX_MOUNTS: usize = 500;
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();

@@ -1,5 +1,5 @@
 //! Resource limits of a program. Also drops the Linux capabilities if the program runs as root. The process limit
-//! counts all processes and threads of the operating system's user, including the sandbox's own helper process; the
+//! counts all processes and threads of the operating system's user, including the sandbox's own helper process. The
 //! kernel does not apply this limit to root.
 
 use std::io;
