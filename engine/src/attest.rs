@@ -78,8 +78,8 @@ pub struct PromptDifference {
     pub at: usize,
 }
 
-/// A function that expands the call of a skill or a prompt template again: it gets the text before the expansion, and
-/// returns the text of the message.
+/// A function that expands the call of a skill or a prompt template again. The arguments are the recorded message and
+/// its text before the expansion. The result is the text after the expansion.
 ///
 /// # Errors
 /// Returns the reason if the item's file at the time of the message is not available.
@@ -90,8 +90,8 @@ pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String
 /// a message can be accepted in one thread and sent to the model in the next thread.
 #[derive(Default)]
 pub struct PromptChecker {
-    /// For each accepted message that is not yet sent to the model, by its id: the differences between the recorded
-    /// intake and the intake that was derived again.
+    /// The accepted messages that were not sent to the model yet, by message id. The value lists the differences
+    /// between the recorded intake of the message and the intake that was derived again.
     accepted: BTreeMap<String, Vec<PromptDifference>>,
 }
 

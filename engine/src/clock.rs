@@ -14,11 +14,11 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> i64;
     /// Completes at the time `until`, in milliseconds since 1970.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
-    /// Completes after `ms` milliseconds; used as the timeout of other work. With a clock that skips sleeps, no timeout
-    /// expires.
+    /// Completes after `ms` milliseconds. Callers use the future as the timeout of other work. A clock that skips
+    /// sleeps returns a future that never completes, so no timeout expires.
     fn elapse(&self, ms: u64) -> BoxFuture<'_, ()>;
-    /// Returns the difference between this clock and a clock that all processes of the system share, in milliseconds.
-    /// Two processes have different offsets if the wall clock was changed between their starts.
+    /// Returns the start of the system by this clock, in milliseconds since 1970. Two processes get different values if
+    /// the wall clock was changed between their starts.
     fn offset(&self) -> i64;
 }
 
@@ -33,11 +33,11 @@ struct ClockAnchor {
     uptime: Duration,
 }
 
-/// Latest time that the clock of a process can have: two hours before the last time (9999-12-30T22:00:00Z) that texts
-/// such as signature lines can hold.
+/// Latest time that the clock of a process can have: 9999-12-30T20:00:00Z. Texts such as signature lines cannot hold a
+/// time after 9999-12-30T22:00:00Z.
 const LATEST: Duration = Duration::from_hours(70_389_500);
-/// The latest time that the clock has at the start of a process: a year before `LATEST`, so that the time can still
-/// pass (see `ClockAnchor::new`).
+/// The latest time of the clock at the start of a process: a year before `LATEST`, so that the clock can still advance
+/// (see `ClockAnchor::new`).
 const LATEST_START: Duration = LATEST.saturating_sub(Duration::from_hours(365 * 24));
 
 impl ClockAnchor {
@@ -58,7 +58,7 @@ impl ClockAnchor {
         i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Returns the milliseconds from the start of the system to the zero of this process's clock.
+    /// Returns the start of the system by the clock of this process, in milliseconds since 1970.
     fn offset(&self) -> i64 {
         let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         ms(self.wall).saturating_sub(ms(self.uptime))

@@ -241,7 +241,8 @@ impl EngineContext {
     }
 
     /// Checks that a thread of this stored plan may be recovered or continued with these grants: everything that the
-    /// plan requires is trusted now. Trust can have been revoked, and files can have changed, since the thread started. Blocks.
+    /// plan requires is trusted now. Trust can have been revoked, and files can have changed, since the thread started.
+    /// Blocks the calling thread.
     pub fn check_recovery(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
         let world = (self.world)().map_err(DriveError::Plan)?;
         self.check_requirements(&plan.directive, of_user_space(&Items::new(&*world), plan, &[]))?;
@@ -296,7 +297,8 @@ impl EngineContext {
             .to_owned())
     }
 
-    /// Runs `work` with the current world on the blocking pool.
+    /// Runs `work` with the current world on the blocking pool. The inner result is an error if the world cannot be
+    /// opened or if `work` fails. The outer result is an error if `work` panics.
     pub async fn with_world<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn World) -> Result<T, String> + Send + 'static,

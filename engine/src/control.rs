@@ -52,8 +52,8 @@ impl RecordWaiter {
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    /// Returns true while the file tool or the client at the receiver waits. Returns false after [`Self::confirm`], and if
-    /// the receiver was dropped (for example, because the call of the tool was stopped).
+    /// Returns true while the file tool or the client at the receiver waits. Returns false after [`Self::confirm`], and
+    /// if the receiver was dropped. The receiver is dropped if, for example, the call of the tool is stopped.
     pub fn is_waiting(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }
@@ -126,8 +126,9 @@ impl ControlSender {
         self.state.wake();
     }
 
-    /// Adds the ids of messages that earlier threads have received, also to the threads that already continue this one: a
-    /// continuation can end before the redirection to it.
+    /// Adds the ids of messages that earlier threads have received to this sender and to the senders of all threads
+    /// that continue the thread. Such threads can already exist, because a continuation can itself be continued before
+    /// an earlier thread is redirected to it.
     fn add_received_before<'i>(&self, ids: impl Iterator<Item = &'i String>) {
         let ids: Vec<&String> = ids.collect();
         let mut thread = self.clone();

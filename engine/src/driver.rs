@@ -151,7 +151,8 @@ impl DrivenThread {
     }
 }
 
-/// Drives a thread to its end.
+/// Runs a thread until it ends: repeatedly performs the next effect and records its result. Returns the data of the
+/// event `ended`.
 pub(crate) async fn drive(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
@@ -407,9 +408,10 @@ async fn record_and_check_interrupt(
     })
 }
 
-/// Records the handler's answer to an approval request, and the inputs that have arrived. Only the first recorded
-/// answer counts. If the inputs contain answers, the inputs up to the last of these answers are recorded first. The
-/// other inputs are recorded after the handler's answer, so that an interruption does not discard it.
+/// Records the handler's answer to an approval request, and the inputs that have arrived meanwhile. Only the first
+/// recorded answer takes effect. If the inputs contain answers of users, the inputs up to the last of these answers are
+/// recorded before the handler's answer. The other inputs are recorded after it, because an interruption that is
+/// recorded first would discard the handler's answer.
 fn record_answer(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,

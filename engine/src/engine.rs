@@ -60,8 +60,7 @@ pub struct EngineOptions {
     pub tools: Tools,
     /// The user's trust in the project's files.
     pub trust: Trust,
-    /// The maximum times that a commit waits for other commits. The registry writes commits that wait together as one
-    /// group.
+    /// The maximum durations for which a registry commit waits for other commits, to share a transaction with them.
     pub group_commit: GroupCommit,
     /// An additional check of plans; `None` if every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
@@ -340,7 +339,7 @@ impl Engine {
     /// requirements. Returns the plan's id.
     ///
     /// # Errors
-    /// The plan requires trust that it does not have, or the store cannot be written.
+    /// The user does not trust a requirement of the plan, or the store cannot be written.
     pub async fn store_plan(&self, compilation: &Compilation) -> Result<String, EngineError> {
         self.inner.admit_compiled(compilation).await?;
         let (engine, plan_id) = (Arc::clone(&self.inner), compilation.plan_id.clone());

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::message::{ContentBlock, SharedMessage};
 
-/// A complete model call: equal values produce equal bytes on the wire.
+/// The data of a model call. Equal values produce equal bytes in the request to the provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Request {
     /// The provider's own model id.
@@ -245,7 +245,7 @@ pub struct CallError {
     pub cut: Option<CutStream>,
 }
 
-/// The last name of a list of unread names that is incomplete.
+/// The last entry of a list of unread names that is too long. The entry stands for the names that are left out.
 pub(crate) const MORE_NAMES: &str = "more names, left out";
 
 /// Bytes of a text or a request that an estimate counts as one token.
@@ -317,7 +317,8 @@ impl From<&Usage> for Tokens {
     }
 }
 
-/// Returns the cost of `usage` with `model`, rounded up once. `None` if the model has no prices, or on overflow.
+/// Returns the cost of `usage` at the prices of `model`. Only the sum is rounded up, to a whole nano-dollar. `None` if
+/// the model has no prices, or on overflow.
 pub fn cost(model: &PlannedModel, usage: &Usage) -> Option<Nanos> {
     model.cost(&Tokens::from(usage))
 }

@@ -52,7 +52,7 @@ pub struct ReadyHook {
     action: TemplateTree,
 }
 
-/// Error for a plan whose hooks cannot be read; the compiler never produces such a plan.
+/// Error for a plan whose hooks cannot be read. The compiler never produces such a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the hook `{hook}` of the plan cannot be read: {reason}")]
 pub struct UnreadableHook {

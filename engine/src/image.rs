@@ -133,7 +133,8 @@ impl ImageRef {
 /// Checks that a model, and its fallback, accept these images in one message.
 ///
 /// # Errors
-/// The model does not accept them; nothing was sent.
+/// The model or its fallback accepts no images or does not accept the type of an image, or the images are too many or
+/// too large for one message.
 pub fn check_accepted(model: &rye_compiler::plan::PlannedModel, images: &[ImageRef]) -> Result<(), ImageNotAccepted> {
     let name = || format!("{}/{}", model.provider, model.id);
     if images.is_empty() {

@@ -31,8 +31,8 @@ pub fn has_unfilled_images(request: &Request) -> bool {
 ///
 /// # Errors
 ///
-/// The object of an image is missing, is changed, or is no image of the recorded media type. The request is not sent,
-/// and a retry would not help.
+/// The object of an image is missing or changed, or is not an image of the recorded media type. The request is not
+/// sent, and a retry would fail too.
 pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image cannot be sent: {why}"));
     for turn in &mut request.turns {

@@ -1,5 +1,5 @@
-//! Faults of JSON texts that a parser hides: it rounds integers beyond 64 bits, and drops all but the last value of a
-//! repeated key.
+//! Faults of JSON texts that a parser does not report. The parser rounds integers beyond 64 bits, and keeps only the
+//! last value of a repeated key.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -87,10 +87,10 @@ impl SigningIdentity {
         Ok(Self { key, public_pem, key_id })
     }
 
-    /// Creates a temporary key of this process; its signatures cannot be verified after the process has ended.
+    /// Creates a temporary key of this process. Signatures of this key cannot be verified after the process has ended.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system cannot provide random numbers.
     pub(crate) fn ephemeral() -> Result<Self, KeyError> {
         let mut secret = [0_u8; 32];
         getrandom::fill(&mut secret).map_err(|e| KeyError::NoRandomness { reason: e.to_string() })?;

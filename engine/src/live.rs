@@ -53,9 +53,9 @@ pub struct EventStream {
     dropped: Arc<AtomicU64>,
 }
 
-/// Maximum number of items in the queue; beyond it, deltas are dropped.
+/// Maximum number of items in the queue. While the queue holds more items, deltas are dropped.
 const MAX_QUEUED_ITEMS: usize = 1024;
-/// Maximum size of the deltas in the queue, in bytes; beyond it, deltas are dropped.
+/// Maximum size of the deltas in the queue, in bytes. While the queue holds more bytes, further deltas are dropped.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 
 /// Creates a live stream. Returns its sending and its receiving end.

@@ -12,8 +12,8 @@ use crate::machine::ThreadState;
 pub struct LiveState {
     pub plan: Arc<Plan>,
     pub state: Arc<ThreadState>,
-    /// The state of the last thread of the session that sent a request before this thread, at the end of that thread;
-    /// `None` if this process ran no such thread.
+    /// The final state of an earlier thread of the session: the latest one that sent a request to the model. `None` if
+    /// this process ran no such thread.
     pub previous: Option<Arc<LiveState>>,
 }
 
@@ -23,15 +23,17 @@ impl LiveState {
         self.state.is_settled_chat()
     }
 
-    /// Returns the state whose conversation contains the last request of the session and the provider's token count of
-    /// it; `None` if the provider counted nothing, or if the conversation was compacted or edited since.
+    /// Returns the state of the thread that sent the session's last request to the model: this state, or `previous` if
+    /// this thread has sent none. `None` if the provider did not count the tokens of that request, or if the
+    /// conversation was compacted or edited since.
     pub fn last_request(&self) -> Option<&Self> {
         // A thread that has sent a request determines the cache, even if its request was not counted.
         let last = if self.state.cost.turns > 0 { self } else { self.previous.as_deref()? };
         last.state.conversation.measured.is_some().then_some(last)
     }
 
-    /// Returns the state that a thread continuing this one has as its previous state.
+    /// Returns the value of the field `previous` for a thread that continues this thread: this state, or its `previous`
+    /// state if this thread has sent no request.
     fn into_previous(self) -> Option<Arc<Self>> {
         if self.state.cost.turns == 0 { self.previous } else { Some(Arc::new(Self { previous: None, ..self })) }
     }

@@ -168,7 +168,7 @@ pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
 }
 
-/// The findings of a simulated prompt.
+/// The results of the simulation of a prompt.
 #[derive(Default)]
 struct PlayedPrompt {
     /// The bounds of the model call, the hook points that did not run, and the limit that forbids the call.

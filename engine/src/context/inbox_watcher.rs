@@ -20,13 +20,13 @@ use crate::thread_id::ThreadId;
 /// Delay between the start or end of a thread and the update of the watched folders. A thread that ends within this
 /// delay is never watched.
 const UPDATE_DELAY: Duration = Duration::from_millis(500);
-/// Interval between two reads of the inboxes, if the disk reports no changes.
+/// Interval between two reads of the inboxes, if the disk cannot report changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The watched inboxes of the running threads.
 struct InboxWatcher {
     disk: Arc<dyn Disk>,
-    /// The source of reported inbox changes. `None` if the disk reports no changes: the inboxes are then polled.
+    /// The source of reported inbox changes. `None` if the disk cannot report changes. The inboxes are then polled.
     watch: Option<Box<dyn NameWatch>>,
     threads: BTreeMap<ThreadId, ControlSender>,
 }

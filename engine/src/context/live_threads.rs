@@ -249,8 +249,9 @@ impl EngineContext {
         self.running_changed.notify_one();
     }
 
-    /// Publishes the number of running threads. `thread_count` uses the number to choose where blocking I/O runs. The
-    /// writer of the registry uses the number to choose if commits are grouped.
+    /// Sets the number of running threads in `thread_count` and in the writer of the registry. From this number,
+    /// `thread_count` determines where blocking I/O runs, and the writer determines whether a commit waits for other
+    /// commits.
     fn publish_count(&self, live: &RunningThreads) {
         self.thread_count.set(live.threads.len());
         self.writer.set_running_threads(live.threads.len());

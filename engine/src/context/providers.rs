@@ -59,7 +59,8 @@ impl PlanProviders {
 const UNTRUSTED: &str = "untrusted_provider";
 
 impl PlanProviders {
-    /// Checks that the user trusts the content of the script that `connection` names.
+    /// Checks that the user trusts the content of the script that `connection` names. Otherwise, or if the trust cannot
+    /// be read, returns an error with the code [`UNTRUSTED`].
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
         let fail =

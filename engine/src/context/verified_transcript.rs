@@ -7,8 +7,8 @@ use crate::thread_id::ThreadId;
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
-    /// The contents of the transcript, without the lines after the last seal (an interrupted write can leave such
-    /// lines). The records have no bodies: `events` holds the fields.
+    /// The contents of the transcript. Lines that an interrupted write left after the last seal are removed. The bodies
+    /// of the records are empty, because `events` contains the fields of each event.
     pub reading: TranscriptContents,
     pub events: Vec<Event>,
     /// Number of events that are known to be on the disk.

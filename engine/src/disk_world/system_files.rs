@@ -15,7 +15,7 @@ type EmbeddedFile = (Arc<str>, &'static [u8]);
 pub struct SystemFiles(pub(super) Arc<BTreeMap<(ItemKind, ItemId), Vec<EmbeddedFile>>>);
 
 impl FromIterator<(String, &'static [u8])> for SystemFiles {
-    /// Collects the files of items by path. Files that are no items are left out.
+    /// Collects the files of items by path. Files that are not items are left out.
     fn from_iter<I: IntoIterator<Item = (String, &'static [u8])>>(files: I) -> Self {
         let mut items: BTreeMap<_, Vec<EmbeddedFile>> = BTreeMap::new();
         for (path, bytes) in files {

@@ -8,7 +8,8 @@ pub struct ApprovalAsked {
     #[serde(rename = "asked")]
     pub origin: ApprovalOrigin,
     pub what: String,
-    /// The raise that a yes implies; absent if the request is about a call, or if the reached limit cannot be raised.
+    /// The raise of the reached limit that an approval implies. Absent if the request is about a call, or if the limit
+    /// cannot be raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raise: Option<ImpliedRaise>,
 }

@@ -405,10 +405,10 @@ pub struct FileChanged {
     pub call_id: String,
     /// Path of the file, relative to the project.
     pub path: String,
-    /// Id of the object with the contents before the write; null if there was no file. Contents above 16 MiB are only
-    /// hashed: no object with this id is stored.
+    /// Id of the object with the contents before the write; null if there was no file. The contents of a file above 16
+    /// MiB are hashed but not stored, so no object with this id exists.
     pub before: Option<String>,
-    /// The object with the contents after the write; null if the file is removed.
+    /// Id of the object with the contents after the write; null if the file is removed.
     pub after: Option<String>,
     /// The permission bits of the file before the write; null if there was no file.
     pub mode: Option<u32>,

@@ -120,7 +120,8 @@ impl ControlMessage {
     }
 
     /// Reads a control message from the body of a mailbox file. Returns `Unreadable` if the body is not a control
-    /// message. Its reason is shortened to `MAX_REASON_CHARS` characters, because the reason may quote the file.
+    /// message. The reason in `Unreadable` has at most `MAX_REASON_CHARS` characters, because a reason may quote the
+    /// file.
     pub fn from_file(body: Value) -> Self {
         let message =
             serde_json::from_value(body).unwrap_or_else(|error| Self::Unreadable { reason: error.to_string() });

@@ -51,7 +51,7 @@ impl InputSource {
         *self == Self::Interactive
     }
 
-    /// Returns the value of the fact `source`.
+    /// Returns the name of the source, which conditions of `input` hooks read as the fact `source`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Interactive => "interactive",
@@ -85,7 +85,7 @@ impl Delivery {
         *self == Self::Prompt
     }
 
-    /// Returns the value of the fact `delivery`.
+    /// Returns the name of the delivery, which conditions of `input` hooks read as the fact `delivery`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Prompt => "prompt",

@@ -40,18 +40,19 @@ pub(super) fn result_text(content: &Value) -> String {
     inline_text(content).into_owned()
 }
 
-/// Returns true for a result that ends the thread. Its `"status": "error"` is the status of the thread, and no failure of
-/// the call.
+/// Returns true if a result is a `terminate` action, which ends the thread. `"status": "error"` in such a result is the
+/// end status of the thread. It does not mean that the call failed.
 pub(super) fn is_terminate(content: &Value) -> bool {
     let action = content.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
     action == Some(ActionName::Terminate) && content.get("success") != Some(&Value::Bool(false))
 }
 
-/// Parses the result of an execute hook without its envelope: JSON with an `action` is an action of the hook point, any
-/// other result is text. At a hook point that collects texts, JSON with any other action is text too.
+/// Parses the result of an execute hook, after removing the envelope of the tool. JSON with an `action` is parsed as an
+/// action, and any other result is text. At a hook point that collects texts, JSON with an action that the hook point
+/// does not accept is text too.
 ///
 /// # Errors
-/// Returns the reason why the action of the result cannot run; the hook then counts as failed.
+/// Returns the reason why the action of the result cannot run. The hook then counts as failed.
 pub(super) fn parse_result(point: HookPoint, content: &Value) -> Result<FiredHook, String> {
     let content = unwrap_envelope(content);
     let answer = match content {
@@ -100,8 +101,8 @@ pub(super) fn parse_result(point: HookPoint, content: &Value) -> Result<FiredHoo
     read.map(FiredHook::Action).map_err(|error| format!("the action `{word}` of its answer cannot be read: {error}"))
 }
 
-/// Returns true if the result of an execute hook can be this action. The other actions start an item or are only
-/// declared.
+/// Returns true if the result of an execute hook can be this action. Actions that start an item, and `set_extends`, can
+/// only be declared in a hook.
 const fn is_answer(name: ActionName) -> bool {
     !matches!(name, ActionName::SetExtends | ActionName::Fetch | ActionName::Execute | ActionName::Sign)
 }
@@ -136,11 +137,11 @@ fn add_defaults(action: &mut Value) {
     }
 }
 
-/// Checks the parts of an action that are known only once its placeholders are filled, or that only the answer of a
-/// program can get wrong.
+/// Checks the parts of an action that the compiler cannot check: values that come from placeholders, and values in the
+/// answer of a program.
 ///
 /// # Errors
-/// Returns the reason why the action cannot run; the hook then counts as failed.
+/// Returns the reason why the action cannot run. The hook then counts as failed.
 pub(super) fn check_action(action: &HookAction) -> Result<(), String> {
     match action {
         HookAction::Replace { messages } => <Vec<Message> as serde::Deserialize>::deserialize(messages)

@@ -188,9 +188,9 @@ fn events_of_approver(plan: &Plan, state: &ThreadState, answer: Approval, at: i6
     events
 }
 
-/// Adds the raise that an approval at a limit implies, unless a message has raised the limit. If the limit cannot be
-/// raised, changes the answer to a refusal, because the thread would reach the limit again. A message that approves
-/// without `raises` implies no raise: its sender raises the limit with a message of its own, which may arrive later.
+/// Adds the raise of a limit that an approver's answer implies, unless a message has already raised the limit. If the
+/// limit cannot be raised, changes the answer to a refusal, because the thread would reach the limit again. An
+/// `approve` message without `raises` implies no raise, because its sender raises the limit with a separate message.
 fn raise_approved_limit(state: &ThreadState, events: &mut Vec<EventBody>) {
     let Some(EventBody::ApprovalGiven(given)) = events.first_mut() else { return };
     if given.origin != ApprovalOrigin::Limit || !given.answer.is_approved() {

@@ -1,4 +1,4 @@
-//! The raise that an approval beyond a reached limit implies: without a higher limit, the thread would reach the limit
+//! The raise of a reached limit that an approval implies. Without a higher limit, the thread would reach the limit
 //! again at once.
 
 use rye_compiler::semantics::money::Nanos;
@@ -8,7 +8,7 @@ use super::apply::{limit_mut, raised_limit};
 use super::state::ThreadState;
 use crate::event::{ImpliedRaise, LimitHit, LimitScope};
 
-/// The effect of an approval beyond a reached limit.
+/// The effect of an approval on the limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ApprovalRaise {
     /// The approval alone is enough: the limit is higher than when it was reached, or no message can raise it.
@@ -18,8 +18,8 @@ pub(super) enum ApprovalRaise {
     Impossible,
 }
 
-/// Returns the effect of an approval at the limit that the thread has reached. The new limit is the used amount, but at
-/// least the reached limit, plus the reached limit.
+/// Returns the effect of an approval at the limit that the thread has reached. The new limit is the larger of the used
+/// amount and the reached limit, plus the reached limit.
 pub(super) fn approval_raise(state: &ThreadState) -> ApprovalRaise {
     let Some((limit, hit)) =
         state.limit.as_ref().and_then(|hit| Some((hit.limit_code.strip_suffix("_exceeded")?, hit)))

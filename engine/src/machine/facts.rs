@@ -90,8 +90,8 @@ pub(super) fn point_facts(
     facts
 }
 
-/// Returns the facts of the hooks that observe an event: the fields of the event, or the call with its item. A field
-/// without a value replaces no fact that every hook point has.
+/// Returns the facts of the hooks that observe an event: the common facts, and the fields of the event or the call with
+/// its item. A field that is null does not replace a common fact.
 pub(super) fn observed_facts(plan: &Plan, state: &ThreadState, seen: &Observation) -> Map<String, Value> {
     let mut facts = common_facts(plan, state);
     for (name, value) in seen.facts.clone() {

@@ -120,8 +120,8 @@ pub enum GateDecision {
     Keep(Allowed<StateOp>),
     /// The call is `rye_directive_return`, which ends the thread with a result.
     Return,
-    /// The call needs approval. `tool` is the tool that the call runs, with these parameters; `None` and null if the
-    /// call runs no tool.
+    /// The call needs approval. `tool` is the tool that the call runs, and `parameters` are the parameters of the tool.
+    /// If the call runs no tool, `tool` is `None` and `parameters` is null.
     NeedsApproval {
         capability: String,
         tool: Option<ItemId>,
@@ -459,8 +459,8 @@ fn tool_request(item_id: Option<&ItemId>) -> CapabilityRequest<'_> {
 }
 
 impl ParsedCall {
-    /// Returns the thread tool if the call uses it to start a directive. The call then needs a grant for the tool in
-    /// addition to the grant for the directive. `None` for any other call.
+    /// Returns the id of the tool [`THREAD_DIRECTIVE`] if the call starts a directive with this tool. The call then
+    /// needs a grant for the tool in addition to the grant for the directive. `None` for any other call.
     fn tool(&self) -> Option<&'static ItemId> {
         THREAD_DIRECTIVE_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
     }

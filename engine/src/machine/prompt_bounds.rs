@@ -10,7 +10,8 @@ use rye_compiler::semantics::risk::{RiskTable, Tier};
 use super::ThreadState;
 use crate::event::{ChatMode, PromptBounds};
 
-/// The end of the answer to a denied call, if only the grants of the current prompt deny the call.
+/// The text at the end of the answer to a denied call, if the grants of the thread allow the call and only the grants
+/// of the current prompt deny it.
 pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without this capability)";
 
 /// Returns the limits of a prompt: the limits of the plan, with `spend` lowered to the amount in `bounds`, if there is
@@ -37,13 +38,13 @@ pub(crate) fn prompt_grants(
     Some(narrow_grants(of_mode.as_deref().unwrap_or_else(own), with).grants)
 }
 
-/// The patterns of the built-in risk table that cover every tool and every capability. A table of the project may class
-/// the project's own tools, which only these patterns cover, as safe.
+/// The patterns of the built-in risk table that cover every tool and every capability. [`read_only_grants`] ignores
+/// these patterns, so that the risk table of a project can class the project's own tools as safe.
 const CATCH_ALL_PATTERNS: [&str; 2] = ["rye.execute.*", "rye.*"];
 
 /// Narrows grants to capabilities of the tier `safe`, and removes their folders and hosts. Grants to sign are left out.
 /// Empty if the risk table cannot be read. A tool of the standard library is safe only if the built-in risk table also
-/// classes it as safe: the table of a project could call a shell safe.
+/// classes it as safe. Otherwise, the risk table of a project could class a shell as safe.
 pub fn read_only_grants(plan: &Plan, grants: &[Grant]) -> Vec<Grant> {
     let built_in = RiskTable::default();
     let table = match plan.settings.risk() {

@@ -1,5 +1,5 @@
-//! Messages that a continuation or a compaction retains: the unanswered messages whole, recent messages up to a number
-//! of tokens, and no call without its result.
+//! Selects the messages that a continuation or a compaction retains: all messages without a reply, and the newest of
+//! the other messages, up to a number of tokens. A call is retained only together with its result.
 
 use std::ops::Range;
 

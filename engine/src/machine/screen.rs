@@ -51,8 +51,8 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the effect that starts the intake of the next queued message. `None` if no message needs an intake, or while
-/// an approval request is open: an answer to the request counts only while the request is the current effect.
+/// Returns the effect that starts the intake of the next queued message. `None` if no message needs an intake. Also
+/// `None` while an approval request is open, because the request must stay the current effect until it is answered.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }

@@ -40,7 +40,8 @@ pub enum Fact {
     ModelReplied(Box<Reply>),
     ModelFailed(Box<CallError>),
     ToolFinished(Box<ToolFinished>),
-    /// A call was interrupted after its program had written output. The answer is the output and the interruption.
+    /// A call was interrupted after its program had written output. The answer contains this output and a note that the
+    /// call was interrupted.
     ToolInterrupted(Box<ToolFinished>),
     /// A reply was interrupted after a part of its text, or its usage, had arrived.
     ReplyInterrupted(Box<InterruptedReply>),

@@ -51,7 +51,8 @@ pub struct ThreadState {
     pub conversation: Conversation,
     /// The model call in progress.
     pub attempt: Option<Attempt>,
-    /// Attempts of this turn so far, with any outcome; also the number of the next attempt.
+    /// Number of attempts of this turn so far, with any outcome. Attempts are numbered from 0, so the value is also the
+    /// number of the next attempt.
     pub attempts: u32,
     /// Attempts of this turn that failed in the current prompt.
     pub failures: u32,
@@ -140,8 +141,7 @@ pub struct OwnedTime {
     pub paused: Option<i64>,
     /// True if the current pause is a wait for an approval.
     pub awaits_approval: bool,
-    /// Milliseconds of all pauses of this thread, plus the time for which the children that it awaited waited for
-    /// approvals.
+    /// Milliseconds for which this thread waited for approvals. Includes the waits of awaited children for approvals.
     pub approval_wait_ms: i64,
 }
 
@@ -159,7 +159,8 @@ impl OwnedTime {
     }
 
     /// Starts or ends pauses at `now` (milliseconds since 1970): a wait for an approval if `asks` is true, else a pause
-    /// of an idle session if `is_idle` is true. The owned time excludes both; only the wait for an approval is counted.
+    /// of an idle session if `is_idle` is true. The owned time excludes both kinds of pauses. `approval_wait_ms` counts
+    /// only the waits for an approval.
     pub(crate) fn set_paused(&mut self, asks: bool, is_idle: bool, now: i64) {
         let continues = (asks || is_idle) && asks == self.awaits_approval;
         if let Some(at) = self.paused.take_if(|_| !continues) {
@@ -295,7 +296,7 @@ pub struct OpenApprovalRequest {
     pub seq: u64,
     pub origin: ApprovalOrigin,
     pub what: String,
-    /// The raise that a yes implies.
+    /// The raise of the reached limit that an approval implies; `None` if an approval implies no raise.
     pub raise: Option<ImpliedRaise>,
 }
 
@@ -538,7 +539,7 @@ pub enum ReplyDefect {
     /// The output limit or the context window cut the reply.
     Cut,
     Empty,
-    /// The stop reason announces a tool call, and the reply holds none that can be read.
+    /// The stop reason is a tool call, but the reply contains no tool call.
     NoCall,
     /// The provider gave a stop reason that the wire does not define.
     UnknownStop,

@@ -92,8 +92,8 @@ impl AccessToken {
         &self.0
     }
 
-    /// Returns true if the header contains this token. Hashes of the tokens are compared, so the time of the comparison
-    /// tells a client nothing about the token.
+    /// Returns true if the header contains this token. Compares hashes of the tokens, so that a client cannot learn the
+    /// token from the time that the comparison takes.
     fn allows(&self, header: Option<&HeaderValue>) -> bool {
         let Some((scheme, token)) = header.and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '))
         else {

@@ -22,7 +22,8 @@ const REFUSED: i32 = -32000;
 pub(super) struct MessageError {
     /// The id of the request; null if it is not known.
     pub id: Value,
-    /// The text of the id, if `id` is a number. A parsed number can be rounded, and would match no request.
+    /// The text of the id, if `id` is a number. A parsed number can be rounded, and the client could not match a
+    /// rounded id with its request.
     number: Option<String>,
     pub code: i32,
     pub message: String,
@@ -33,7 +34,8 @@ impl MessageError {
         Self { id, number: None, code, message: message.into() }
     }
 
-    /// Adds the text of the id in the message, if the error names the id and it is a number.
+    /// Adds the text of the id that `text`, the received message, contains. Adds nothing if the id of the error is not
+    /// a number.
     pub fn with_id_of(self, text: &[u8]) -> Self {
         let mut finder = IdFinder::default();
         finder.push(text);
@@ -65,7 +67,7 @@ impl MessageError {
         matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
     }
 
-    /// Returns true if the error concerns the method or the parameters of an otherwise valid JSON-RPC request.
+    /// Returns the JSON-RPC response that reports the error, as JSON text.
     pub fn response(&self) -> String {
         let id = self.number.clone().unwrap_or_else(|| self.id.to_string());
         let error = json!({"code": self.code, "message": self.message});
@@ -73,7 +75,8 @@ impl MessageError {
     }
 }
 
-/// Parses a message and checks it. Parameters of notifications are not checked, because they get no response.
+/// Parses a message and checks it. Parameters of notifications are not checked, because a notification gets no
+/// response.
 pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
     check_fields(text).map_err(|error| error.with_id_of(text))
 }

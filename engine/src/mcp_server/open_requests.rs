@@ -55,7 +55,7 @@ impl OpenRequests {
         Ok(OpenRequest { requests: self.clone(), session: session.to_owned(), message })
     }
 
-    /// Frees the id of the request that this message answers. Does nothing for a message that is no response.
+    /// Frees the id of the request that this message answers. Does nothing for a message that is not a response.
     pub fn close(&self, session: &str, message: &TxJsonRpcMessage<RoleServer>) {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),

@@ -254,10 +254,11 @@ struct SessionWatcher {
     ended: Arc<OnceLock<String>>,
     progress: broadcast::Sender<ProgressLine>,
     render: EventRenderer,
-    /// The living descendants of the session's thread, by id. The value is the child that a call of the client started
-    /// and from which the descendant descends. The progress of the descendant is reported for that call.
+    /// The living descendants of the session's thread, by id. The value is the id of the child of the session's thread
+    /// that is the descendant itself or one of its ancestors. A call of the client started this child, and the progress
+    /// of the descendant is reported for that call.
     calls: BTreeMap<String, ThreadId>,
-    /// The id and the result of the call of the client that ended last.
+    /// The client's call that ended last: its id and its result. `None` before the end of the first call.
     last_result: Option<(String, ServedResult)>,
 }
 
@@ -292,8 +293,8 @@ impl SessionWatcher {
         }
     }
 
-    /// Records the result of a call of the client. The thread delivers a result with its next request, and a thread that
-    /// reaches a limit makes no further request.
+    /// Stores the result of a client's call until the thread ends. Normally, the thread delivers a result with its next
+    /// request. A thread that reaches a limit makes no further request, so [`Self::end`] delivers the stored result.
     fn record_result(&mut self, thread: &ThreadId, event: &Event) {
         if let EventBody::ToolCallResult(ended) = &event.body
             && self.table.get(thread).is_some_and(|source| Arc::ptr_eq(&source, &self.source))
@@ -321,9 +322,9 @@ impl SessionWatcher {
         }
     }
 
-    /// Marks the session as ended, so that it refuses all later calls. The client gets the result of a call that ran
-    /// before the end. The refusals state the error of `result`, or
-    /// else its end status.
+    /// Marks the session as ended, so that it refuses all later calls. If the last call has ended and its result was
+    /// not delivered, delivers the result to the client. The refusals state the error of `result`, or the end status if
+    /// there is no error.
     async fn end(&mut self, result: &RunResult) {
         let reason = result.error.as_ref().map_or_else(|| result.status.as_str().to_owned(), |e| e.message.clone());
         // The reason is set once, because the thread ends once.

@@ -48,8 +48,8 @@ enum SlotState {
 }
 
 impl CallSlot {
-    /// Cancels the call. If the call is running, stops it and returns true; the client still gets a result. If the call
-    /// is queued, returns false; the call then never runs.
+    /// Cancels the call. Returns true if the call is running: the call is stopped, and the client still gets a result.
+    /// Returns false if the call is queued, so that it never runs.
     pub fn cancel(&self, engine: &Engine) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let SlotState::Running { thread, call_id } = &*state {
@@ -91,8 +91,9 @@ impl CallSource {
         Self { state: tokio::sync::Mutex::new(state), current: Mutex::default() }
     }
 
-    /// Closes the queue of calls and drops the calls that have no result yet, so that their callers get a refusal. If the
-    /// running call has ended with `last`, its caller gets this result: `last` holds the id of a call and its result.
+    /// Closes the queue of calls and drops the calls that have no result yet, so that their callers get a refusal.
+    /// `last` holds the id and the result of the call that ended last. If this is the running call, its caller gets the
+    /// result.
     pub async fn close(&self, last: Option<(String, ServedResult)>) {
         let mut state = self.state.lock().await;
         if let (Some((id, waiting)), Some((ended, result))) = (state.waiting.take(), last)

@@ -54,7 +54,7 @@ pub enum RequestPartChange {
 pub(super) struct CachedPrefix {
     /// Tokens that the provider can read from its cache.
     pub tokens: u64,
-    /// `None` if the request sends no cached token again.
+    /// The cached tokens that the request sends again uncached; `None` if there are none.
     pub loss: Option<CacheLoss>,
 }
 
@@ -119,7 +119,8 @@ fn request_of(plan: &Plan, state: &ThreadState) -> Request {
     machine::build_request(plan, state, ModelCall { max_output: 0, compacts: false }, RequestTurns::All)
 }
 
-/// Returns the last request of the session with its reply; `None` if the provider did not count it.
+/// Returns the last request of the session with its reply; `None` if the provider did not count the tokens of the
+/// request.
 fn last_request(last: &LiveState) -> Option<Request> {
     let measured = last.state.conversation.measured.clone()?;
     let mut state = (*last.state).clone();

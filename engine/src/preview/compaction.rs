@@ -1,5 +1,5 @@
-//! The compaction of a chat before it runs: the messages that leave, the messages that stay, and the price of the
-//! summary.
+//! The effect of a compaction, computed before it runs: the messages that the summary replaces, the messages that
+//! remain, and the price of the summary.
 
 use rye_compiler::semantics::money::Nanos;
 
@@ -17,13 +17,13 @@ const SUMMARY_TOKENS: u64 = 1_000;
 pub struct CompactionPreview {
     /// Number of messages that the summary replaces.
     pub messages: usize,
-    /// Estimated tokens of these messages.
+    /// Estimated tokens of the messages that the summary replaces.
     pub tokens: u64,
-    /// Number of messages that stay as they are.
+    /// Number of messages that remain unchanged.
     pub kept_messages: usize,
-    /// Estimated tokens of these messages.
+    /// Estimated tokens of the messages that remain unchanged.
     pub kept_tokens: u64,
-    /// Estimated tokens of the system prompt and the tools, which stay as they are.
+    /// Estimated tokens of the system prompt and the tools, which a compaction does not change.
     pub system_tokens: u64,
     /// Expected cost of the summary in nano-dollars; `None` if the model has no price, and while a prompt runs.
     pub expected: Option<u64>,

@@ -121,7 +121,7 @@ fn declaration(tool: &ToolDefinition) -> Value {
     Value::Object(declaration)
 }
 
-/// The kind of a `content` of a request; results of calls must be in a `content` of their own.
+/// The kind of a `content` in a request. The API requires the results of calls to be in a separate `content`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ContentKind {
     User,

@@ -250,8 +250,8 @@ impl Endpoint {
         CallError { headers: retry_headers(headers), cut: cut.filter(|_| billed), ..reported }
     }
 
-    /// Returns the error for a body without an event that is an error document in JSON, although the server calls it a
-    /// stream. `None` for any other body.
+    /// Returns the error for a body that is a JSON error document and contains no event, although the response headers
+    /// announce an event stream. `None` for any other body.
     pub(crate) fn error_in_document(&self, sent: u64, stream: &ResponseStream, body: &[u8]) -> Option<CallError> {
         let value: Value = serde_json::from_slice(body).ok()?;
         let document = value.get(0).unwrap_or(&value);
@@ -344,7 +344,7 @@ fn key_header(style: &KeyHeader, key: &ApiKey) -> Option<(HeaderName, HeaderValu
 }
 
 /// Appends `path` to `base`. If `base` already ends in the first segment of `path`, the segment is not repeated, so
-/// that a base URL is valid with and without its `/v1`. `None` if `base` is no HTTP URL.
+/// that a base URL is valid with and without its `/v1`. `None` if `base` is not an HTTP URL.
 fn join_url(base: &str, path: &str) -> Option<Url> {
     let mut url = Url::parse(base.trim()).ok()?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {

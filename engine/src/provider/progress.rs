@@ -1,5 +1,5 @@
 //! The facts that a provider has reported about a call whose result is not recorded yet. If the engine stops the call,
-//! these facts decide its cost.
+//! its cost is computed from these facts.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +33,7 @@ impl CallProgress {
     }
 
     /// Records the error with which the call has ended. For a call that was stopped at the deadline, records only the
-    /// usage, and no error: the deadline itself ends the thread, also if the thread is killed at the same time.
+    /// usage and no error, because the thread ends with the error of the duration limit.
     pub(crate) fn set_error(&self, error: &CallError) {
         if error.code.as_deref() == Some(DEADLINE_CODE) {
             self.set_final_usage(error.usage);

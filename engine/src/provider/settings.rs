@@ -111,7 +111,7 @@ impl fmt::Display for ApiKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum KeyHeader {
-    /// `authorization: Bearer KEY`
+    /// The header `authorization: Bearer KEY`.
     Bearer,
     /// A header of this name with the key alone, such as `x-api-key`.
     Named(String),

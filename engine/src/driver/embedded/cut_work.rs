@@ -1,4 +1,5 @@
-//! The work that an interruption or a kill cuts: the output of calls that run, and the text of a streaming reply.
+//! The partial results of work that an interruption or a kill stops: the output of running calls, and the text of a
+//! streaming reply.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,11 +31,11 @@ struct CallOutput {
     written: SharedOutput,
 }
 
-/// The results so far of the effects that run.
+/// The partial results of the effects that run.
 #[derive(Debug, Default)]
 pub(super) struct CutWork {
     calls: Mutex<BTreeMap<RunningCall, CallOutput>>,
-    /// The text of the streaming reply, in pieces: one text that grows would be copied again and again.
+    /// The text of the streaming reply, in pieces, because a single growing string would be copied each time it grows.
     reply: Mutex<Vec<String>>,
     model_call: Mutex<Arc<CallProgress>>,
 }
@@ -102,7 +103,8 @@ pub(super) fn early_end(written: &SharedOutput, status: &str) -> ToolOutcome {
 
 impl EmbeddedDriver {
     /// Returns the results of the effects that were dropped since the last call of this function. A call of the reply
-    /// without output has no result here: the machine records its interruption.
+    /// whose program has written nothing has no result in this list, because the machine records the interruption of
+    /// the call.
     pub(super) async fn take_cut_work(&self) -> Result<Vec<Signal>, DriveError> {
         const STATUS: &str = "interrupted: outcome unknown";
         let calls = std::mem::take(&mut *self.cut_work.calls.lock().unwrap_or_else(PoisonError::into_inner));

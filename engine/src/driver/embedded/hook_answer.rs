@@ -1,4 +1,5 @@
-//! Bound on the texts that the answers of hooks bring into the conversation: the bound of tool results.
+//! Shortens the texts that answers of hooks add to the conversation. Their maximum size is the maximum size of a tool
+//! result.
 
 use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::semantics::value::inline_text;

@@ -115,8 +115,8 @@ impl EmbeddedDriver {
     }
 
     /// Commits the end of the thread: books open settlements, writes the end status and closes the account. The account
-    /// of a suspended thread or of a closed session is not closed; a suspended child returns its unused money to its
-    /// parent. While children live, a closed account still books their cost.
+    /// of a suspended thread or of a closed session is not closed. A suspended child returns its unused money to its
+    /// parent. A closed account still books the cost of children that have not ended.
     ///
     /// The row and the account of a continuation are created in the same commit, so that after a crash either this
     /// thread or the continuation can be resumed.

@@ -503,11 +503,11 @@ fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<Str
     Some(format!("permission denied: the tool needs {need}=\"{what}\", which is not granted"))
 }
 
-/// Maximum number of changed files that a refused call names.
+/// Maximum number of changed files that the error of a refused call lists.
 const NAMED_CHANGES: usize = 3;
 
-/// Describes the files that changed since the user trusted these requirements; empty if no file is known. `None` if no
-/// requirement is missing.
+/// Returns a text that lists the files that changed since the user trusted the requirements `missing`. The text is
+/// empty if the trust record does not show which files changed. `None` if `missing` is empty.
 fn untrusted_changes(now: &TrustSnapshot<'_>, missing: &[&TrustRequirement]) -> Option<String> {
     if missing.is_empty() {
         return None;

@@ -241,9 +241,9 @@ pub(super) fn request_fork(state: &mut ThreadState, prompt: u64, thread: Option<
     }
 }
 
-/// Shortens the wait before the next attempt, after another process has taken over the thread at the time `now`.
-/// `last_event` is the time of the last recorded event. The wait lasts at most as long as the rest of the wait at that
-/// time. Without this bound, a process whose clock is behind would wait too long.
+/// Shortens the wait before the next attempt, after another process has taken over the thread at the time `now`. From
+/// `now`, the wait lasts at most as long as it still had to last at `last_event`, the time of the last recorded event.
+/// Without this bound, a process whose clock is behind would wait too long.
 pub(super) fn bound_wait(state: &mut ThreadState, now: i64, last_event: i64) {
     let bound = |until: i64| until.min(now.saturating_add(until.saturating_sub(last_event).max(0)));
     state.wait_until = state.wait_until.map(bound);

@@ -168,16 +168,16 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// Returns true if a handoff is useful although a limit was reached. This holds only if the remaining money does not
-/// pay for the next model call: the money can still pay for a call with the shorter prompt of the continuation. Any
+/// Returns true if a handoff is useful although a limit was reached. The only such case is a model call that costs more
+/// than the remaining money, because a call with the shorter prompt of the continuation can still be affordable. Any
 /// other limit would stop the continuation at once, because the continuation inherits the limit.
 fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
 
-/// Applies the failure of an `input` hook to the message with this id, if the message waits for a later prompt: the
-/// prompt of the message fails when it starts, and a message for the next turn is held for the user. Returns false if
-/// no such message waits, because the failure then ends the current prompt or the run.
+/// Applies the failure of an `input` hook to the waiting message with this id. The prompt of a queued message fails
+/// when it starts. A message with the delivery `NextTurn` is held until the user submits it again. Returns false if no
+/// message with this id waits. The failure then ends the current prompt or the run.
 fn fail_waiting_message(state: &mut ThreadState, id: &str, error: &str) -> bool {
     let Some(chat) = &mut state.chat else { return false };
     if let Some(message) = chat.queue.iter_mut().find(|message| message.id == id) {
@@ -212,8 +212,8 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
     }
 }
 
-/// Removes the reply of a turn without calls from the conversation, so that the next request repeats the last one. The
-/// calls of another reply have had their effects, so that reply stays.
+/// Removes the last reply from the conversation if the reply has no calls, so that the next request equals the last
+/// request. A reply with calls stays, because its calls have already had effects.
 fn withdraw_text_reply(state: &mut ThreadState) {
     let messages = &mut state.conversation.messages;
     if state.calls.list.is_empty() && messages.last().is_some_and(|last| matches!(**last, Message::Assistant { .. })) {
@@ -243,7 +243,8 @@ fn stop(state: &mut ThreadState, answer: &HookOutcome) {
     state.stop = Some(early_end(state, *status, error.as_deref().unwrap_or("a hook ended the thread")));
 }
 
-/// Returns the end that the answer `terminate` causes. Its code is that of the limit or error at which the hook ran.
+/// Returns the end that the answer `terminate` causes. The code of the end is the code of the limit or error at which
+/// the hook ran, else `terminated`.
 fn early_end(state: &ThreadState, status: Option<Status>, message: &str) -> EarlyEnd {
     let known = state.limit.as_ref().map(|hit| hit.limit_code.clone());
     let code = known.or_else(|| state.failed.as_ref().map(|f| f.classification.name.clone()));

@@ -58,7 +58,8 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
 
 /// Returns the facts of an event for the hooks that observe the event. The facts are the fields of the event. At the
 /// hook points before and after a tool runs, the facts are the call and, after the run, the size and duration of the
-/// result. The walk adds the item of the call, because only the plan names it.
+/// result. The facts do not contain the item of the call, because only the plan names the item. `observed_facts` adds
+/// the item.
 fn fields(state: &ThreadState, point: HookPoint, body: &EventBody) -> Map<String, Value> {
     let mut facts = match serde_json::to_value(body) {
         Ok(Value::Object(map)) => map,

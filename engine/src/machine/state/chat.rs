@@ -140,7 +140,7 @@ impl ThreadState {
     }
 
     /// Returns the amount of a limit that the thread had used before the current prompt of a chat (nano-dollars for
-    /// `spend`); 0 in a run, and for the limits `depth` and `output`, which are no totals.
+    /// `spend`); 0 in a run, and for the limits `depth` and `output`, which are not totals.
     pub(in crate::machine) fn used_before_prompt(&self, limit: &str) -> u64 {
         let (before, seconds) = self.before_prompt();
         match limit {

@@ -29,7 +29,8 @@ pub struct Conversation {
     pub open_prompt: Option<Range<usize>>,
     /// True if the `input` hooks have run for the message with which the thread was resumed.
     pub resume_screened: bool,
-    /// Ids of hooks that fired and whose layers are part of the prompt. The compiler could not decide these hooks.
+    /// Ids of hooks that fired in this thread and whose layers are part of the prompt. The compiler could not evaluate
+    /// the conditions of these hooks.
     pub fired: BTreeSet<String>,
     /// Texts that fill placeholders of the prompt, by the id of the hook whose `execute` action returned the text.
     pub texts: BTreeMap<String, String>,

@@ -11,8 +11,9 @@ impl ThreadState {
         Self { conversation: Conversation { messages, open_prompt, ..Conversation::default() }, ..Self::new() }
     }
 
-    /// Returns true if a handoff cannot shorten the conversation. Before its first turn, a run, a child or a continued
-    /// thread has only the messages with which it started. Also true if a handoff would retain every message.
+    /// Returns true if a handoff cannot shorten the conversation. This is so before the first turn of a run, a child or
+    /// a continuation, because the thread then has only the messages with which it started. It is also so if a handoff
+    /// would retain every message.
     pub fn is_shortest(&self) -> bool {
         let is_unchanged = self.launch.as_ref().is_none_or(|launch| match launch.origin {
             ThreadOrigin::Run | ThreadOrigin::Child => true,

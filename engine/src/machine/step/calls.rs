@@ -37,8 +37,8 @@ fn in_group<'a>(
     state.calls.list.iter().enumerate().filter(move |(index, _)| group.contains(index))
 }
 
-/// Runs the `tool_call` hooks of the next call of the current group whose hooks have not run. Passes if there is no
-/// such call, or if a steering message waits.
+/// Runs the `tool_call` hooks of the next call of the current group whose hooks have not run. Returns the outcome
+/// `Pass` if there is no such call, or if a steering message waits.
 pub(super) fn before_gate(walk: &WalkContext<'_>) -> StepResult {
     if !walk.state.mailbox.steering.is_empty() {
         return StepResult::Finished(Outcome::Pass);

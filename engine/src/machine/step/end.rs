@@ -61,7 +61,8 @@ fn ended_fields(ended: &Ended) -> Map<String, Value> {
 
 /// Returns the living children that are cancelled when the thread ends with this status; `None` if the children
 /// continue to run. After an error, a cancellation or a kill, the children are cancelled. After completion, the setting
-/// `child_policy.on_end` of `agent/resilience` decides. After any other end, the children continue to run.
+/// `child_policy.on_end` of `agent/resilience` determines whether they are cancelled. After any other end, the children
+/// continue to run.
 pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, status: Status) -> Option<Vec<String>> {
     let cancels = match status {
         Status::Error | Status::Cancelled | Status::Killed => true,
@@ -171,12 +172,13 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
     Ended { outputs: partial.cloned(), missing, ..ended(status, error) }
 }
 
-/// Returns the error of an early end; `None` if its status is no error.
+/// Returns the error of an early end; `None` if the status of the end is not `error`.
 fn early_error(end: &EarlyEnd) -> Option<RunError> {
     (end.status == Status::Error).then(|| RunError { code: end.code.clone(), message: end.message.clone() })
 }
 
-/// Describes the failed attempt before a duration limit: the provider's error is the reason for the wait.
+/// Describes the last failed attempt, for the message of a reached duration limit. The thread can have reached the
+/// limit because it waited to repeat this attempt.
 fn describe_last_failure(failed: &AttemptFailed) -> String {
     let header = failed.error.headers.iter().find(|(name, _)| name.starts_with("retry-after"));
     let wait = header.map(|(name, value)| format!(" ({name}: {value})")).unwrap_or_default();

@@ -44,8 +44,9 @@ pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
 }
 
 /// Returns the living children whose end can make the next call affordable, because the end of a child returns the rest
-/// of its reservation. A child of an earlier prompt holds no money of the current prompt. Such a child is returned only
-/// if the limit of the prompt pays for the call, so that only the limit of the session forbids the call.
+/// of its reservation. A child of an earlier prompt holds money of the session but not of the current prompt. Such a
+/// child is returned only if the rest of the prompt's limit suffices for the call, so that only the session's limit
+/// forbids the call.
 fn children_with_money(walk: &WalkContext<'_>) -> Vec<AwaitedChild> {
     let state = walk.state;
     let is_session_short = affordable_call(walk, false, state.prompt_headroom()).is_some();
@@ -129,7 +130,7 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     })
 }
 
-/// A model call that the remaining money pays for.
+/// A model call whose worst-case cost is at most the remaining money.
 struct AffordableCall {
     /// Upper bound on the input tokens.
     input: u64,
@@ -140,7 +141,8 @@ struct AffordableCall {
     is_free: bool,
 }
 
-/// Returns the next call if `left` nano-dollars pay for it. `compacts` is true for a call that requests a summary.
+/// Returns the next call if its worst-case cost is at most `left` nano-dollars; else `None`. `compacts` is true for a
+/// call that requests a summary.
 fn affordable_call(walk: &WalkContext<'_>, compacts: bool, left: u64) -> Option<AffordableCall> {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::bound_input_tokens(plan, state, compacts);
@@ -161,9 +163,9 @@ pub(in crate::machine) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u
     state.model(plan).worst_case(request::bound_input_tokens(plan, state, false), output).to_u64()
 }
 
-/// Returns the largest number of output tokens, at most `wanted`, for which `left` nano-dollars pay, and the worst-case
-/// cost of a call with this number. `None` if the money pays neither for `MIN_OUTPUT_TOKENS` nor for `wanted` tokens.
-/// Without prices, every call is free.
+/// Returns the largest number of output tokens, at most `wanted`, with which a call costs at most `left` nano-dollars,
+/// and the worst-case cost of this call. `None` if a call with `MIN_OUTPUT_TOKENS` and a call with `wanted` tokens both
+/// cost more. If the model has no prices, every call is free.
 fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {
         return Some((wanted, 0));

@@ -1,7 +1,7 @@
 //! Decoder of Anthropic's stream events: a pure state machine.
 //!
-//! Blocks of unknown kinds are stored whole, the reply names unknown events and deltas, and missing block starts are
-//! inferred.
+//! Blocks of unknown kinds are stored whole. The kinds of unknown events and deltas are recorded in the reply. If the
+//! start of a block is missing, the decoder infers it.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! Decoder of Gemini's stream of partial responses: a pure state machine.
 //!
 //! The stream is complete after a `finishReason`, or after a report that the prompt was blocked. Only the first
-//! candidate is read. Parts of unknown kinds are stored whole, and the reply names unknown fields of a candidate.
+//! candidate is read. Parts of unknown kinds are stored whole. The names of unknown fields of a candidate are recorded
+//! in the reply.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -273,8 +274,8 @@ impl GeminiDecoder {
         deltas.push(Delta::Thinking(more.to_owned()));
     }
 
-    /// Reads a call, which always arrives complete. Older models send no id; then an id is generated, to which the
-    /// result can refer.
+    /// Reads a call, which always arrives complete. Older models send no id. This function then generates an id, so
+    /// that the result of the call can refer to the call.
     fn call(&mut self, function: &Value) -> ToolCall {
         let text = |key: &str| function.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
         self.calls += 1;
@@ -401,7 +402,7 @@ impl<'e> TextEvent<'e> {
     }
 }
 
-/// Maps the stop reason; `None` for a malformed call, after which only another attempt can help.
+/// Converts a stop reason of the API. `None` for a malformed call, which is an error of the attempt.
 fn stop_reason(reason: &str) -> Option<StopReason> {
     match reason {
         "STOP" | "FUNCTION_CALL" => Some(StopReason::EndTurn),

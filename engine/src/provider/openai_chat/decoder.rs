@@ -1,7 +1,7 @@
 //! Decoder of Chat Completions chunks: a pure state machine that tolerates the deviations of compatible servers.
 //!
 //! The stream is complete after a `finish_reason` and `[DONE]`, or after a `finish_reason` and the usage. Only the
-//! first choice is read. The reply names unknown fields of a delta.
+//! first choice is read. The names of unknown fields of a delta are recorded in the reply.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -1,7 +1,7 @@
 //! Decoder of Responses events: a pure state machine.
 //!
 //! An item of a reply arrives in deltas and then as a whole. A server may omit the deltas or the whole item. Items of
-//! unknown kinds are stored whole, and the reply names unknown events.
+//! unknown kinds are stored whole. The kinds of unknown events are recorded in the reply.
 
 use std::collections::BTreeMap;
 
@@ -319,7 +319,8 @@ impl ResponsesDecoder {
         deltas
     }
 
-    /// Reports the output items of a final event after the end of the reply, if they differ from the reply.
+    /// Adds to `unread` the output items of a final event that arrives after the end of the reply, if they differ from
+    /// the reply.
     fn report_late_output(&mut self, event: &Value) {
         let output = event.pointer("/response/output").and_then(Value::as_array);
         for (index, item) in (0..).zip(output.into_iter().flatten()) {
@@ -400,7 +401,7 @@ impl ResponsesDecoder {
         Vec::new()
     }
 
-    /// Reports an output item of the API as unread if the whole item differs from the pieces that were streamed before.
+    /// Adds an output item of the API to `unread` if the whole item differs from the pieces that were streamed before.
     /// The reply then consists of the pieces, because they have been displayed already.
     fn report_difference(&mut self, index: u64, item: &Value) {
         let streamed = self.items.get(&index);

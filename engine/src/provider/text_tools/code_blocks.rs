@@ -10,7 +10,7 @@ const MIN_FENCE_CHARS: usize = 3;
 pub(super) struct CodeBlocks {
     /// The fence of the open block: its character and its length.
     fence: Option<(char, usize)>,
-    /// True if the last line belongs to a paragraph, which an indented line continues.
+    /// True if the last line belongs to a paragraph. An indented line then continues the paragraph and is not code.
     is_paragraph: bool,
 }
 
@@ -20,7 +20,7 @@ impl CodeBlocks {
         self.fence.is_some() || !self.is_paragraph && is_indented(line)
     }
 
-    /// Reads the next line, which is complete.
+    /// Adds the next complete line, and updates the state of the block.
     pub fn end_line(&mut self, line: &str) {
         let is_code = self.contains(line);
         match (self.fence, fence_of(line)) {
