@@ -15,6 +15,8 @@ pub enum HookError {
         id: String,
         tool: Option<String>,
         name: String,
+        /// True if the hook looks for the name in `call.input`, as in `call.input contains "name"`.
+        is_searched: bool,
         span: Span,
         suggestion: Option<String>,
         known: Vec<String>,
@@ -22,9 +24,10 @@ pub enum HookError {
     /// A condition compares a fact of calls with the id of an item, or the name of a tool, that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
-    /// A condition matches the id of an item against a pattern that matches no item of any space.
-    #[error("`call.item_id` never matches `{pattern}`: no item has such an id")]
-    UnknownPattern { pattern: String, suggestion: Option<String>, span: Span },
+    /// A condition looks for a text or a pattern that no id of an item, or no name of a tool, contains. `verb` is
+    /// `contains` or `matches`.
+    #[error("`{fact}` never {verb} `{text}`: {}", if *fact == "call.name" { "no tool has such a name" } else { "no item has such an id" })]
+    UnknownPart { fact: &'static str, verb: &'static str, text: String, suggestion: Option<String>, span: Span },
     /// A condition compares a fact with a text that contains wildcards. No value of the fact contains wildcards, so
     /// none equals the text.
     #[error("`{fact}` is never `{value}`: conditions compare strings without wildcards")]
@@ -220,6 +223,23 @@ fn help_for_empty_text(field: &str) -> &'static str {
     }
 }
 
+/// Returns the help for a text or a pattern that occurs in no value of `fact`. `verb` is `contains` or `matches`.
+fn example_of_part(fact: &str, verb: &str) -> &'static str {
+    match (fact, verb) {
+        ("call.name", _) => "write a part of a tool's name in the palette, such as `rye_file_system_`",
+        (_, "matches") => "write a pattern of ids, such as `\"^rye/file-system/\"`",
+        _ => "write a part of an id, such as `rye/file-system/`",
+    }
+}
+
+fn help_for_unknown_parameter(name: &str, is_searched: bool, known: &[String]) -> Option<String> {
+    if is_searched {
+        let meant = format!("`call.input.command contains \"{name}\"`");
+        return Some(format!("to look for a text in the value of a parameter, name the parameter: {meant}"));
+    }
+    (!known.is_empty()).then(|| format!("parameters: {}", quote_list(known)))
+}
+
 fn help_for_short_delay(delay_ms: u64) -> String {
     let seconds = delay_ms * 1000;
     format!(
@@ -233,7 +253,7 @@ impl Problem for HookError {
             Self::UnknownEvent { .. } => "hook::unknown-event",
             Self::UnknownFact { .. } | Self::UnquotedText { .. } => "hook::unknown-fact",
             Self::WrongAction { .. } => "hook::wrong-action",
-            Self::UnknownCall { .. } | Self::UnknownPattern { .. } => "hook::unknown-call",
+            Self::UnknownCall { .. } | Self::UnknownPart { .. } => "hook::unknown-call",
             Self::Wildcard { fact, .. } if fact.starts_with("call.") => "hook::unknown-call",
             Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
@@ -285,7 +305,7 @@ impl Problem for HookError {
             | Self::SwallowsEverything { .. }
             | Self::TextList { .. }
             | Self::UnknownCall { .. }
-            | Self::UnknownPattern { .. }
+            | Self::UnknownPart { .. }
             | Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
             | Self::WildcardPattern { .. }
@@ -306,9 +326,9 @@ impl Problem for HookError {
 
     fn help(&self) -> Option<String> {
         match self {
-            Self::UnknownParameter { suggestion, known, .. } => did_you_mean(suggestion.as_ref(), || {
-                (!known.is_empty()).then(|| format!("parameters: {}", quote_list(known)))
-            }),
+            Self::UnknownParameter { name, is_searched, suggestion, known, .. } => {
+                did_you_mean(suggestion.as_ref(), || help_for_unknown_parameter(name, *is_searched, known))
+            }
             Self::UnknownEvent { event, suggestion, .. } => {
                 let translated = foreign_words::help_for(WordPlace::Event, event).map(str::to_owned);
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), || {
@@ -334,9 +354,9 @@ impl Problem for HookError {
                     _ => "write the id of an item, `rye/bash/bash`; for several, `call.item_id in [\"a/b\", \"a/c\"]` or `call.item_id matches \"^a/\"`".into(),
                 })
             }),
-            Self::UnknownPattern { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("write a pattern of ids, such as `\"^rye/file-system/\"`".into())
-            }),
+            Self::UnknownPart { fact, verb, suggestion, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some(example_of_part(fact, verb).into()))
+            }
             Self::Wildcard { fact, value, .. } => {
                 let start = value.split('*').next().unwrap_or_default();
                 Some(match start {
@@ -422,7 +442,10 @@ impl Problem for HookError {
             }
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
             Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no value of `{fact}` contains `*`"))],
-            Self::UnknownPattern { span, .. } => vec![new_label(*span, "no id matches")],
+            Self::UnknownPart { fact, verb, span, .. } => {
+                let name = if *fact == "call.name" { "no name" } else { "no id" };
+                vec![new_label(*span, format!("{name} {verb} this"))]
+            }
             Self::WildcardPattern { span, .. } => vec![new_label(*span, "not a wildcard")],
             Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
             Self::TokenFraction { span, .. } => vec![new_label(*span, "less than one token")],

@@ -139,9 +139,10 @@ pub enum ItemError {
     /// A JavaScript file that declares a tool without exporting it. `mark` is the first line of the declaration.
     #[error("this file declares no tool: `{mark}` is not exported")]
     Unexported { mark: String, help: &'static str, span: Span },
-    /// Front matter in a file whose kind has no front matter. `because` is the label, which describes the consequence.
+    /// Front matter in a file whose kind has no front matter, or front matter that does not start with a `---` line.
+    /// `mark` is its first line. `because` is the label, which describes the consequence.
     #[error("the `{mark}` front matter of this {} is never read", kind.as_str())]
-    FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
+    FrontMatter { mark: String, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
     /// An unknown id in the metadata of knowledge; `key` is `extends`, `references` or `used_by`.
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },

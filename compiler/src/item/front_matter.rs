@@ -31,11 +31,43 @@ pub fn is_own(file: &FileRef) -> bool {
     file.path.starts_with(file.kind.folder())
 }
 
+/// Returns an error for front matter whose opening line is missing or is not `---`, so that the front matter is sent as
+/// text. `None` for any other text.
+pub fn unread_front_matter(file: &FileRef, text: &str) -> Option<ItemError> {
+    const KEYS: [&str; 9] =
+        ["id", "name", "title", "description", "category", "tags", "version", "entry_type", "argument-hint"];
+    let is_pair = |line: &str, mark: char| line.split_once(mark).is_some_and(|(key, _)| KEYS.contains(&key.trim_end()));
+    let start = signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
+    let content = text.get(start..)?;
+    let trimmed = content.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
+    let at = start + content.len() - trimmed.len();
+    let mut lines = trimmed.lines().map(str::trim_end);
+    let first = lines.next().filter(|first| *first != "---")?;
+    let is_mark = first.chars().count() > 1 && first.chars().all(|c| matches!(c, '-' | '+' | '\u{2013}' | '\u{2014}'));
+    let (is_unread, help) = if is_mark {
+        let has_pair = lines.next().is_some_and(|line| is_pair(line, ':') || is_pair(line, '='));
+        let is_closed = lines.any(|line| line == first || line == "---");
+        (has_pair && is_closed, "write the metadata as YAML, between two lines of `---`")
+    } else {
+        let is_inside = |line: &&str| line.starts_with([' ', '-']) && *line != "---" || line.contains(':');
+        let mut after = || lines.find(|line| !is_inside(line));
+        (is_pair(first, ':') && after() == Some("---"), "write a line `---` before the metadata too")
+    };
+    is_unread.then(|| ItemError::FrontMatter {
+        mark: first.to_owned(),
+        kind: file.kind,
+        because: "sent to the model as text",
+        help,
+        span: Span::new(file.source, at, at + first.len()),
+    })
+}
+
 impl<'t> FrontMatter<'t> {
     /// Reads the front matter of a file. `known` are the allowed keys in a file of `.ai/`; in a file of another client,
     /// all keys are allowed.
     pub fn read(file: &FileRef, text: &'t str, known: &[&str], found: &mut Diagnostics) -> Self {
         let parsed = knowledge::parse(file.source, text, KnowledgeFormat::FrontMatter);
+        found.extend(unread_front_matter(file, text));
         let (is_own, metadata) = (is_own(file), parsed.tree.metadata);
         let mut lines = BTreeMap::new();
         let has_errors = !parsed.errors.is_empty();

@@ -114,6 +114,9 @@ const fn boolean(name: &'static str) -> HookFact {
 const fn list(name: &'static str) -> HookFact {
     HookFact { name, shape: FactShape::Open(Some(Type::Array)) }
 }
+const fn open_object(name: &'static str) -> HookFact {
+    HookFact { name, shape: FactShape::Open(Some(Type::Object)) }
+}
 const fn any(name: &'static str) -> HookFact {
     HookFact { name, shape: FactShape::Open(None) }
 }
@@ -153,10 +156,24 @@ const LIMITS: HookFact = object(
         integer("output"),
     ],
 );
-const CALL: HookFact = object("call", &[text("id"), text("name"), text("item_id"), any("input")]);
+const CALL: HookFact = object("call", &[text("id"), text("name"), text("item_id"), open_object("input")]);
 const RESULT_SIZE: HookFact = object("result", &[integer("bytes"), boolean("is_error"), number("duration_ms")]);
 const RESULT: HookFact = object("result", &[text("content"), boolean("is_error"), any("details")]);
 const ERROR: HookFact = object("error", &[text("type"), text("message"), any("code"), any("status"), text("tool")]);
+/// The facts of a rule of the error classification, in the form of a hook point.
+pub(crate) const FAILURE_RULE: HookPointRow = HookPointRow {
+    point: HookPoint::Error,
+    name: "error_classification",
+    mode: Mode::FirstMatch,
+    facts: &[
+        text("stage"),
+        integer("status"),
+        open_object("headers"),
+        object("error", &[text("type"), text("message"), any("code")]),
+        integer("attempt"),
+    ],
+    actions: &[],
+};
 const CLASSIFICATION: HookFact = object("classification", &[text("name"), text("category"), boolean("retryable")]);
 
 const STARTED: &[HookFact] = &[

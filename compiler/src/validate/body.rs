@@ -50,8 +50,8 @@ impl EmptyDirectives {
     }
 }
 
-/// Returns true if a body holds anything besides comments.
-fn has_text(body: &str) -> bool {
+/// Returns true if a text holds anything besides comments.
+pub fn has_text(body: &str) -> bool {
     let mut rest = body.trim_start();
     while let Some((_, after)) = rest.strip_prefix("<!--").and_then(|comment| comment.split_once("-->")) {
         rest = after.trim_start();

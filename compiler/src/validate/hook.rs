@@ -439,14 +439,16 @@ pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Dia
         _ => None,
     };
     let paths = condition_paths(&condition.node).into_iter().chain(placeholders);
-    let read: Vec<(String, Span)> = paths.filter_map(parameter).collect();
+    let mut read: Vec<(String, Span, bool)> =
+        paths.filter_map(parameter).map(|(name, span)| (name, span, false)).collect();
+    collect_searched_parameters(&condition.node, &mut read);
     if read.is_empty() {
         return;
     }
     let required = required_tools(items, &condition.node);
     let Some(known) = known_parameters(items, required.as_deref()) else { return };
     let tool = required.iter().flatten().next();
-    for (name, span) in read.into_iter().filter(|(name, _)| !known.names.contains(name)) {
+    for (name, span, is_searched) in read.into_iter().filter(|(name, ..)| !known.names.contains(name)) {
         let suggestion = closest(&name, known.names.iter().map(String::as_str));
         // A tool that accepts any parameter may accept this one, unless the name resembles a declared parameter.
         if !known.is_complete && suggestion.is_none() {
@@ -456,10 +458,39 @@ pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Dia
             id: hook.id.node.clone(),
             tool: tool.map(ToString::to_string),
             name,
+            is_searched,
             span,
             suggestion,
             known: known.names.iter().filter(|_| tool.is_some()).cloned().collect(),
         });
+    }
+}
+
+/// Adds the names of parameters that a condition looks for in `call.input`, such as `command` in `call.input contains
+/// "command"`, each with its span and `true`.
+fn collect_searched_parameters(expr: &Expr, all: &mut Vec<(String, Span, bool)>) {
+    match &expr.kind {
+        ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {
+            for part in parts {
+                collect_searched_parameters(part, all);
+            }
+        }
+        ExprKind::Not(inner) => collect_searched_parameters(inner, all),
+        ExprKind::Compare { op: op @ (CompareOp::Contains | CompareOp::In), left, right } => {
+            let (whole, part) = if *op == CompareOp::In { (right, left) } else { (left, right) };
+            if let (ExprKind::Path(path), ExprKind::Literal(Value::String(name))) = (&whole.kind, &part.kind)
+                && path.to_string() == "call.input"
+            {
+                all.push((name.clone(), part.span, true));
+            }
+        }
+        ExprKind::Literal(_)
+        | ExprKind::Path(_)
+        | ExprKind::Exists(_)
+        | ExprKind::Length(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Compare { .. }
+        | ExprKind::Arithmetic { .. } => {}
     }
 }
 

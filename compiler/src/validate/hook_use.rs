@@ -271,7 +271,7 @@ impl HookUses {
                     HookError::UnknownValue { .. }
                         | HookError::UnknownParameter { .. }
                         | HookError::UnknownCall { .. }
-                        | HookError::UnknownPattern { .. }
+                        | HookError::UnknownPart { .. }
                 )
             );
             d.is_error() || is_wrong_name

@@ -36,7 +36,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     // The user's own hooks apply in every project, so they may name items that this project does not have.
     let everywhere = hook.source == HookSource::User;
     if !everywhere {
-        check_id_patterns(items, &condition.node, found);
+        check_parts(items, &condition.node, found);
     }
     let mut models = None;
     for (fact, text, span) in compared {
@@ -79,42 +79,58 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports each pattern for `call.item_id` that matches the id of no item.
-fn check_id_patterns(items: &Items<'_>, expr: &Expr, found: &mut Diagnostics) {
+/// Reports each text and pattern that a condition looks for in `call.item_id` or `call.name` and that occurs in the id of
+/// no item, or in the name of no tool.
+fn check_parts(items: &Items<'_>, expr: &Expr, found: &mut Diagnostics) {
     match &expr.kind {
         ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {
             for part in parts {
-                check_id_patterns(items, part, found);
+                check_parts(items, part, found);
             }
         }
-        ExprKind::Not(inner) => check_id_patterns(items, inner, found),
-        ExprKind::Compare { op: CompareOp::Matches, left, right } => {
-            let ExprKind::Path(path) = &left.kind else { return };
-            let ExprKind::Literal(Value::String(pattern)) = &right.kind else { return };
-            let is_reported = without_delimiters(pattern).is_some() || pattern_of_wildcards(pattern).is_some();
-            if ComparedFact::of(path) != Some(ComparedFact::ItemId) || is_reported {
-                return;
-            }
-            let has_match = |pattern: &str| {
-                // The parser of the condition reports an invalid pattern.
-                let Ok(regex) = Regex::new(pattern) else { return true };
-                let kinds = ItemType::ALL.into_iter().map(ItemType::kind);
-                kinds.into_iter().any(|kind| items.list(kind).iter().any(|entry| regex.is_match(entry.id.as_str())))
-            };
-            if !has_match(pattern) {
-                let meant = pattern.strip_prefix('^').map(|rest| format!("^rye/{rest}"));
-                let suggestion = meant.filter(|meant| has_match(meant));
-                found.push(HookError::UnknownPattern { pattern: pattern.clone(), suggestion, span: right.span });
-            }
-        }
+        ExprKind::Not(inner) => check_parts(items, inner, found),
+        ExprKind::Compare { op, left, right } => found.extend(unknown_part(items, *op, left, right)),
         ExprKind::Literal(_)
         | ExprKind::Path(_)
         | ExprKind::Exists(_)
         | ExprKind::Length(_)
         | ExprKind::Negate(_)
-        | ExprKind::Compare { .. }
         | ExprKind::Arithmetic { .. } => {}
     }
+}
+
+/// Returns the error for a comparison that looks for a text or a pattern that no id, or no name of a tool, contains.
+fn unknown_part(items: &Items<'_>, op: CompareOp, left: &Expr, right: &Expr) -> Option<HookError> {
+    let (path, part) = if op == CompareOp::In { (right, left) } else { (left, right) };
+    let (ExprKind::Path(path), ExprKind::Literal(Value::String(text))) = (&path.kind, &part.kind) else { return None };
+    let fact = ComparedFact::of(path).filter(|fact| matches!(fact, ComparedFact::ItemId | ComparedFact::Name))?;
+    let names: Vec<String> = if fact == ComparedFact::ItemId {
+        let lists = ItemType::ALL.into_iter().map(|kind| items.list(kind.kind()));
+        lists.flat_map(|list| list.iter().map(|entry| entry.id.to_string()).collect::<Vec<_>>()).collect()
+    } else {
+        let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN_TOOL]);
+        own.map(str::to_owned).chain(items.list(ItemKind::Tool).iter().map(|entry| tool_name(&entry.id))).collect()
+    };
+    let is_pattern = op == CompareOp::Matches;
+    let is_reported = match op {
+        CompareOp::Matches => without_delimiters(text).is_some() || pattern_of_wildcards(text).is_some(),
+        CompareOp::Contains | CompareOp::In => odd_part(part).is_some() || text.contains('*'),
+        CompareOp::Eq | CompareOp::Ne | CompareOp::Lt | CompareOp::Lte | CompareOp::Gt | CompareOp::Gte => true,
+    };
+    // The parser of the condition reports an invalid pattern.
+    let matches = |part: &str| Regex::new(part).map_or(true, |regex| names.iter().any(|name| regex.is_match(name)));
+    let is_in = |part: &str| if is_pattern { matches(part) } else { names.iter().any(|name| name.contains(part)) };
+    if is_reported || is_in(text) {
+        return None;
+    }
+    let (meant, verb) = if is_pattern {
+        (text.strip_prefix('^').map(|rest| format!("^rye/{rest}")), "matches")
+    } else {
+        let separator = if fact == ComparedFact::ItemId { "/" } else { "_" };
+        (Some(text.trim().to_lowercase().replace(['.', '/', '_'], separator)), "contains")
+    };
+    let suggestion = meant.filter(|meant| is_in(meant));
+    Some(HookError::UnknownPart { fact: fact.as_str(), verb, text: text.clone(), suggestion, span: part.span })
 }
 
 /// Reports these mistakes in a condition:
@@ -465,8 +481,10 @@ fn collect_compared_texts<'e>(expr: &'e Expr, all: &mut Vec<(ComparedFact, &'e s
             }
         }
         ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => collect_compared_texts(inner, all),
-        ExprKind::Compare { op: CompareOp::Eq | CompareOp::Ne | CompareOp::In, left, right } => {
-            for (path, value) in [(left, right), (right, left)] {
+        ExprKind::Compare { op: op @ (CompareOp::Eq | CompareOp::Ne | CompareOp::In), left, right } => {
+            // `"text" in fact` looks for a part of the fact.
+            let sides = [Some((left, right)), (*op != CompareOp::In).then_some((right, left))];
+            for (path, value) in sides.into_iter().flatten() {
                 if let ExprKind::Path(path) = &path.kind
                     && let Some(fact) = ComparedFact::of(path)
                 {

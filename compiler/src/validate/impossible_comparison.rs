@@ -14,7 +14,7 @@ use crate::diagnostics::closest;
 use crate::item::{FieldDecl, HookDecl, Items};
 use crate::plan::FieldType;
 use crate::semantics::condition::{Condition, Implication, PathValues, known_type};
-use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
+use crate::semantics::hook_point::{self, FAILURE_RULE, HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
 
 /// Facts that hold an id or are absent. They are never an empty text.
@@ -45,6 +45,13 @@ pub struct ImpossiblePart {
 /// Returns the part of a hook's condition that is false for a directive because of the types of its values.
 pub fn impossible_part(items: &Items<'_>, composed: &Composed, hook: &HookDecl) -> Option<ImpossiblePart> {
     ValueTypes::of_directive(items, composed, hook).impossible_part(&hook.condition.as_ref()?.node)
+}
+
+/// Returns the part of a condition of the error classification that is false for every failure because of the types of
+/// the facts.
+pub fn impossible_part_of_failure(condition: &Expr) -> Option<ImpossiblePart> {
+    let (fields, parameters) = (IndexMap::new(), BTreeMap::new());
+    ValueTypes { point: &FAILURE_RULE, inputs: &fields, outputs: &fields, parameters }.impossible_part(condition)
 }
 
 impl<'a> ValueTypes<'a> {
@@ -100,7 +107,9 @@ impl<'a> ValueTypes<'a> {
                 let (ExprKind::Path(path), ExprKind::Literal(pattern)) = (&left.kind, &right.kind) else { return None };
                 self.without_fields(path).or_else(|| {
                     let kind = self.type_of(path).filter(|kind| *kind != Type::String && pattern.is_string())?;
-                    Some(format!("`{path}` is {}, which matches no pattern", with_article(kind)))
+                    let meant =
+                        if kind == Type::Object { format!(": match a field of `{path}`") } else { String::new() };
+                    Some(format!("`{path}` is {}, which matches no pattern{meant}", with_article(kind)))
                 })
             }
             CompareOp::Ne => None,
@@ -141,8 +150,21 @@ impl<'a> ValueTypes<'a> {
                     with_article(inner)
                 ))
             }
-            Type::String | Type::Object | Type::Null => None,
+            Type::Object => self.not_a_field(whole, part),
+            Type::String | Type::Null => None,
         }
+    }
+
+    /// Returns the reason why an object never contains a literal: `contains` looks for a field, and the object has no
+    /// field of this name.
+    fn not_a_field(&self, object: &Expr, literal: &Expr) -> Option<String> {
+        let (ExprKind::Path(path), ExprKind::Literal(Value::String(name))) = (&object.kind, &literal.kind) else {
+            return None;
+        };
+        let mut field = path.clone();
+        field.segments.push(Segment::Name(name.clone()));
+        (self.point.resolve_path(&field) == PathMeaning::Nothing)
+            .then(|| format!("`{path}` is an object without a field `{name}`: compare a field of `{path}`"))
     }
 
     /// Returns the reason why a list never contains a literal: the declaration lists the possible elements.

@@ -16,7 +16,7 @@ use crate::world::Space;
 /// never filled in.
 pub fn check(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     let body = &knowledge.body;
-    if body.node.trim().is_empty() && !items.is_broken(knowledge.file.source) {
+    if !super::body::has_text(&body.node) && !items.is_broken(knowledge.file.source) {
         let span = knowledge.name.as_ref().map_or(Span::new(knowledge.file.source, 0, 0), |name| name.span);
         found.push(ItemError::NoText { what: "knowledge", id: knowledge.file.id.to_string(), span });
         return;

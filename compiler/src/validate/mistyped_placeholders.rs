@@ -76,7 +76,7 @@ pub fn find_mistyped<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bo
     let text = directive.body.node.as_str();
     // Searching every line is slow, so marks that the body does not contain are not searched for.
     let has = |mark: u8| text.as_bytes().contains(&mark);
-    let (has_brace, has_other) = (has(b'{'), has(b'$') || has(b'%') || has(b'['));
+    let (has_brace, has_other) = (has(b'{'), has(b'$') || has(b'%') || has(b'[') || text.contains("input:"));
     if !has_brace && !has_other {
         return Vec::new();
     }
@@ -109,8 +109,10 @@ pub fn lines_outside_code(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// Opening and closing delimiters of the placeholders of other template languages, except those with braces.
-const OTHER_MARKS: [(&str, &str); 4] = [("$", ""), ("%", "%"), ("[[", "]]"), ("<%=", "%>")];
+/// Opening and closing delimiters of the placeholders of other template languages, except those with braces. The last
+/// three are an input placeholder with the wrong brackets.
+const OTHER_MARKS: [(&str, &str); 7] =
+    [("$", ""), ("%", "%"), ("[[", "]]"), ("<%=", "%>"), ("<input:", ">"), ("[input:", "]"), ("(input:", ")")];
 
 /// The name of the placeholder `$ARGUMENTS`, which other agents replace with all arguments of a command.
 const ALL_ARGUMENTS: &str = "ARGUMENTS";
@@ -238,6 +240,11 @@ fn intended_input<'t>(
         return Some((None,));
     }
     let of_inputs = inside.strip_prefix("inputs.").or_else(|| inside.strip_prefix("input."));
+    let separated =
+        inside.strip_prefix("input").and_then(|rest| rest.strip_prefix([' ', '_', '-', '=', '/', ';', '>']));
+    if let Some(name) = separated.map(str::trim).filter(|name| !is_input(inside) && is_input(name)) {
+        return Some((Some(name),));
+    }
     let name = of_inputs.unwrap_or(inside);
     let is_foreign = of_inputs.is_some() && !dollar && is_name(name);
     (is_foreign || is_input(name)).then(|| (declared(name),))
@@ -265,6 +272,10 @@ mod tests {
         );
         assert_eq!(texts("{ and {topic} and {topic"), ["{topic}"]);
         assert_eq!(texts("{input.other} {{ inputs.other }}"), ["{input.other}", "{{ inputs.other }}"]);
+        assert_eq!(
+            texts("{input topic} {input_topic} {input-topic} {input=topic} {input other} {input} {input_}"),
+            ["{input topic}", "{input_topic}", "{input-topic}", "{input=topic}"]
+        );
         assert_eq!(texts("{outputs.u} {{ output.u }} {outputs.u.v} ${outputs.u}"), ["{outputs.u}", "{{ output.u }}"]);
         assert_eq!(
             texts(
@@ -293,6 +304,10 @@ mod tests {
                 ("[[ topic ]]", Some("topic")),
                 ("<%= topic %>", Some("topic"))
             ]
+        );
+        assert_eq!(
+            texts("<input:topic> [input:topic] (input:topic) <input:other> `<input:topic>`"),
+            [("<input:topic>", Some("topic")), ("[input:topic]", Some("topic")), ("(input:topic)", Some("topic"))]
         );
         assert!(texts("`$topic` $topics 5 % topic % of $1 $HOME [[other]] `$ARGUMENTS` a[[topic]").is_empty());
     }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::HookFiles;
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::hook::HookSource;
+use crate::item::front_matter::unread_front_matter;
 use crate::item::hook::read as hook_reader;
 use crate::item::{Directive, FileRef, Knowledge, data, directive, knowledge};
 use crate::plan::hex;
@@ -18,7 +19,7 @@ pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics
     let parsed = rye_grammar::directive::parse(file.source, text);
     // Without a fence, the error about the missing fence explains the front matter.
     if parsed.tree.fence.is_some() {
-        found.extend(unread_front_matter(&file, text, &["---", "+++"], ItemKind::Directive));
+        found.extend(front_matter_of_directive(&file, text));
     }
     // Broken XML would cause follow-up diagnostics about its fragments.
     let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
@@ -34,23 +35,21 @@ pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics
 pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics) -> Knowledge {
     let format = if file.path.ends_with(".md") { KnowledgeFormat::Markdown } else { KnowledgeFormat::Yaml };
     if format == KnowledgeFormat::Markdown {
-        found.extend(unread_front_matter(&file, text, &["+++"], ItemKind::Knowledge));
+        found.extend(unread_front_matter(&file, text));
     }
     let parsed = rye_grammar::knowledge::parse(file.source, text, format);
     found.syntax(parsed.errors);
     knowledge::read(file, parsed.tree, found)
 }
 
-/// Returns an error for front matter at the start of a file if files of the kind `kind` have no front matter of this
-/// format, because nothing would read it. `None` for any other file. `marks` are the lines that can enclose front
-/// matter of this format, such as `+++`.
-fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
+/// Returns an error for front matter at the start of a directive, because nothing reads it. `None` for any other file.
+fn front_matter_of_directive(file: &FileRef, text: &str) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;
     let trimmed = content.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
     let at = start + content.len() - trimmed.len();
-    let mark = marks.iter().find(|mark| trimmed.lines().next().is_some_and(|line| line.trim_end() == **mark))?;
-    let inside: Vec<&str> = trimmed.lines().skip(1).take_while(|line| line.trim_end() != *mark).collect();
+    let mark = ["---", "+++"].into_iter().find(|mark| trimmed.lines().next().is_some_and(|l| l.trim_end() == *mark))?;
+    let inside: Vec<&str> = trimmed.lines().skip(1).take_while(|line| line.trim_end() != mark).collect();
     let closed = trimmed.lines().nth(inside.len() + 1).is_some();
     let says = |line: &&str| {
         let key = line.split([':', '=']).next().unwrap_or_default();
@@ -58,19 +57,13 @@ fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind:
             && !key.is_empty()
             && key.trim().chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
     };
-    if !closed || !inside.iter().any(says) {
-        return None;
-    }
-    let (because, help) = match kind {
-        ItemKind::Knowledge | ItemKind::Prompt | ItemKind::Skill => {
-            ("sent to the model as text", "write the metadata as YAML, between two lines of `---`")
-        }
-        ItemKind::Directive | ItemKind::Tool | ItemKind::Config => (
-            "this text is documentation only, like all text before the fence",
-            "the metadata of a directive belongs in its `xml` fence: `<metadata><model tier=\"…\"/></metadata>`",
-        ),
-    };
-    Some(ItemError::FrontMatter { mark, kind, because, help, span: Span::new(file.source, at, at + mark.len()) })
+    (closed && inside.iter().any(says)).then(|| ItemError::FrontMatter {
+        mark: mark.to_owned(),
+        kind: ItemKind::Directive,
+        because: "this text is documentation only, like all text before the fence",
+        help: "the metadata of a directive belongs in its `xml` fence: `<metadata><model tier=\"…\"/></metadata>`",
+        span: Span::new(file.source, at, at + mark.len()),
+    })
 }
 
 /// The keys of a hook file that hold lists of hooks.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use rye_grammar::condition::{self, CompareOp, Expr, ExprKind};
+use rye_grammar::condition::{self, Expr, ExprKind};
 use rye_grammar::data::Node;
 use rye_grammar::{ItemId, Span};
 use serde_json::Value;
@@ -14,8 +14,7 @@ use crate::item::Items;
 use crate::semantics::classify::{FAILED_STAGES, fact_type};
 use crate::semantics::condition::{Condition, Domain, Fuel, PatternBudget, Verdict};
 use crate::semantics::facts::Facts;
-use crate::semantics::value::Type;
-use crate::validate::impossible_comparison::type_mismatch;
+use crate::validate::impossible_comparison::impossible_part_of_failure;
 use crate::world::Space;
 
 /// The lowest and the highest status code that HTTP allows.
@@ -80,12 +79,12 @@ fn parsed_condition(written: &Node) -> Option<Expr> {
 /// Returns the reason why a condition is false for every failure; `None` if it can be true.
 fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<String> {
     let expr = parsed_condition(written)?;
+    if let Some(part) = impossible_part_of_failure(&expr) {
+        return Some(part.reason);
+    }
     let compiled = Condition::compile_within(&expr, &fact_type, patterns).ok()?;
     if !is_never_true(&compiled) {
         return None;
-    }
-    if let Some(reason) = mistyped_comparison(&expr) {
-        return Some(reason);
     }
     let reads = |fact: &str| compiled.paths().iter().any(|path| path.to_string() == fact);
     let (least, most) = STATUS_CODES;
@@ -133,31 +132,4 @@ fn is_never_true(compiled: &Condition) -> bool {
         Some(Domain::Number { whole: true, least: Some(least), most, optional: true })
     };
     compiled.evaluate_over(&facts, &domain, &mut Fuel::share(1)) == Verdict::False
-}
-
-/// Describes the first comparison of a fact with a literal of another type, which is false for every failure. `None` if
-/// there is no such comparison. A `!=` with such a literal is true instead.
-fn mistyped_comparison(condition: &Expr) -> Option<String> {
-    match &condition.kind {
-        ExprKind::Compare { op, left, right } if *op != CompareOp::Ne => {
-            [(left, right), (right, left)].into_iter().find_map(|(fact, literal)| {
-                let (ExprKind::Path(path), ExprKind::Literal(literal)) = (&fact.kind, &literal.kind) else {
-                    return None;
-                };
-                // A failure without a response has no status.
-                let kind = if path.to_string() == "status" { Type::Integer } else { fact_type(path)? };
-                type_mismatch(path, kind, literal)
-            })
-        }
-        ExprKind::All(parts) | ExprKind::Any(parts) => parts.iter().find_map(mistyped_comparison),
-        ExprKind::Compare { .. }
-        | ExprKind::Literal(_)
-        | ExprKind::List(_)
-        | ExprKind::Path(_)
-        | ExprKind::Exists(_)
-        | ExprKind::Length(_)
-        | ExprKind::Not(_)
-        | ExprKind::Negate(_)
-        | ExprKind::Arithmetic { .. } => None,
-    }
 }
