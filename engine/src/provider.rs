@@ -1,6 +1,6 @@
-//! Providers: one trait, with one implementation for each wire format. An implementation only maps data. For an error,
-//! the implementation reports facts (such as the HTTP status), and the classification table decides the kind of the
-//! error.
+//! Providers: one trait, with one implementation for each wire format. An implementation only converts requests and
+//! replies. For an error, the implementation reports facts (such as the HTTP status), and the classification table
+//! decides the kind of the error.
 
 pub mod anthropic;
 pub mod catalog;

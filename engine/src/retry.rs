@@ -89,7 +89,7 @@ fn failure(error: &CallError, attempt: u32) -> Failure {
     }
 }
 
-/// Returns the classification of a failure if the classification table is invalid.
+/// Returns the classification that a failure gets if the classification table is invalid.
 fn unclassified(error: &CallError) -> FailureClassification {
     let name = if is_script_error(error) { SCRIPT_MISMATCH } else { "unclassified" };
     FailureClassification { name: name.into(), category: Category::Permanent.as_str().into(), retryable: false }

@@ -47,8 +47,8 @@ impl RootedDir {
         if bytes.len() as u64 > most { Err(other("it is too large")) } else { Ok(Some(bytes)) }
     }
 
-    /// Creates a file and its missing parent folders. The name appears with the whole content, so that a full disk
-    /// leaves no part of a file.
+    /// Creates a file and its missing parent folders. The file gets its name only when its content is complete, so that
+    /// a full disk leaves no partial file.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use crate::tool::process::SharedOutput;
 /// Maximum bytes of an output that are read for its last lines.
 const MAX_TAIL_BYTES: usize = 16 * 1024;
 /// Number of bytes before the last [`MAX_TAIL_BYTES`] that are also read, because a secret can begin before the shown
-/// bytes. They are masked and then dropped. An encoded secret that is longer is not found.
+/// bytes. These bytes are masked together with the shown bytes, and then dropped. A longer encoded secret is not found.
 const MASKED_LEAD_BYTES: usize = 16 * 1024;
 
 /// The outputs of the calls and commands that an engine runs now. Clones share the outputs.

@@ -1,4 +1,5 @@
-//! The public data of a thread: status, cost and result. `machine` runs threads, `store` keeps them.
+//! The public data of a thread: status, cost and result. The module `machine` runs threads, and the module `store`
+//! stores them.
 
 use std::iter::Sum;
 
@@ -53,7 +54,7 @@ impl Status {
         }
     }
 
-    /// Returns true if the thread has stopped and can be recovered, so that its account stays open.
+    /// Returns true if the thread has stopped but can be recovered. The account of such a thread stays open.
     pub fn is_parked(self) -> bool {
         matches!(self, Self::Suspended | Self::Idle)
     }
@@ -76,8 +77,7 @@ pub struct Cost {
     /// includes the reservations of its asynchronous children that are still alive.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outstanding: u64,
-    /// Milliseconds that the thread, or a child that it awaited, waited for approvals, without a wait that has not
-    /// ended.
+    /// Milliseconds of all ended waits for approvals, of the thread and of the children that it awaited.
     #[serde(rename = "asked_ms", default, skip_serializing_if = "is_zero")]
     pub approval_wait_ms: u64,
     /// True if models without a price were called. `spend` does not include the cost of these calls.

@@ -1,4 +1,4 @@
-//! Common parts of the wire formats over HTTP: POST, then decode the stream into a reply.
+//! Common parts of the wire formats over HTTP: a POST request, and the decoding of the streamed reply.
 //!
 //! Each wire format has a file of its own.
 

@@ -31,7 +31,7 @@ struct ContinuedThread {
     handoff_plan: Option<String>,
 }
 
-/// Returns the state of a thread that starts with the messages `inherited`, after all `events`.
+/// Returns the state that results from folding `events`. The thread starts with the messages `inherited`.
 fn replay(inherited: InheritedMessages, events: &[Event]) -> ThreadState {
     let mut state = ThreadState::inheriting(inherited);
     for event in events {

@@ -257,8 +257,9 @@ fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Opt
     Ok(Some((found, unread)))
 }
 
-/// Adds the events of all descendants that `found` starts, until `seen` has `most` threads. Returns the number of the
-/// further threads that the read events start. `read` returns `None` for a thread without a transcript.
+/// Adds the events of the threads that the events in `found` start, and of their descendants, until `seen` contains
+/// `most` threads. Returns the number of started threads that were left out. `read` returns `None` for a thread without
+/// a transcript.
 fn add_descendants(
     found: &mut Vec<Event>,
     mut seen: BTreeSet<ThreadId>,

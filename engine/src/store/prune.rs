@@ -133,7 +133,7 @@ impl ReferencedObjects {
     }
 
     /// Adds the objects that a line refers to: a plan with its source files, a large result, the images of a user
-    /// message, the contents of a changed file, the parts of an event that did not fit into a line.
+    /// message, the contents of a changed file, or the parts of an event that did not fit into a line.
     fn collect(&mut self, disk: &dyn Disk, record: &transcript::TranscriptRecord) {
         let plan = record.body.get("plan_id").and_then(Value::as_str).filter(|plan| ObjectId::parse(plan).is_ok());
         if let Some(plan) = plan.filter(|plan| !self.names.contains(*plan)) {

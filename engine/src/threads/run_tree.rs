@@ -63,7 +63,8 @@ impl Threads {
         cost_with_descendants(row, descendants(registry, &row.id)?.iter(), account)
     }
 
-    /// Returns the descendants of the run that `thread` belongs to that wait for an approval. Empty without a registry.
+    /// Returns the threads that wait for an approval among the descendants of the run that `thread` belongs to. Empty
+    /// without a registry.
     pub fn suspended_descendants(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
         let Some(registry) = self.registry() else { return Ok(Vec::new()) };
         let mut found = Vec::new();
@@ -75,7 +76,7 @@ impl Threads {
     }
 
     /// Returns the cost of each of these threads with its descendants, as [`Self::tree_cost`] does. `rows` are all
-    /// threads of the project. The accounts of the ledger are read at once, because each read of the registry takes
+    /// threads of the project. All accounts of the ledger are read in one call, because each read of the registry takes
     /// locks.
     pub fn tree_costs(&self, rows: &[&ThreadRow]) -> Result<HashMap<ThreadId, Cost>, StoreError> {
         let mut children: HashMap<&ThreadId, Vec<&ThreadRow>> = HashMap::new();

@@ -1,5 +1,5 @@
-//! The built-in tools. Each parses typed parameters, acts through `ProjectFiles` or [`process`], and returns text for
-//! the model. The schemas of the tools are in their items of the standard library.
+//! The built-in tools. Each tool parses typed parameters, acts through `ProjectFiles` or [`process`], and returns text
+//! for the model. The schemas of the tools are in their items of the standard library.
 //!
 //! [`process`]: super::process
 

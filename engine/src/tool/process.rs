@@ -97,8 +97,9 @@ pub struct ProgramResult {
     pub errors: CollectedOutput,
 }
 
-/// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_requested`]). Dropping the
-/// future ends the process group of the program at once. With a helper, the death of this process ends the group too.
+/// Runs a program to its end, under the helper process if this binary can act as a helper ([`supervise_if_requested`]).
+/// Dropping the future ends the process group of the program at once. With a helper, the death of this process ends the
+/// group too.
 ///
 /// # Errors
 ///

@@ -24,7 +24,7 @@ pub(in crate::provider) fn plain_name(text: &str) -> String {
     shortened_name(text, MAX_NAME_BYTES)
 }
 
-/// Returns true if [`plain_name`] changes nothing.
+/// Returns true if [`plain_name`] would return `text` unchanged.
 fn is_plain_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.bytes().all(is_plain_byte)
 }
@@ -126,7 +126,7 @@ fn with_result_id(message: &Message, id: &str) -> Message {
 }
 
 /// Returns true for a turn that no wire sends, because it has no content: only blank text, for example. A block that
-/// only some wires send counts as content, because each wire decides about it.
+/// only some wires send counts as content, because each wire decides itself whether it sends the block.
 fn is_empty(turn: ProviderMessage<'_>) -> bool {
     match turn {
         ProviderMessage::User { content } => content.iter().all(|block| match block {

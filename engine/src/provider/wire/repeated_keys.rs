@@ -1,5 +1,5 @@
-//! JSON objects of usage reports with repeated keys. A JSON parser keeps the last value of a repeated key without an
-//! error, but the provider may bill any of the values. This module therefore keeps the largest count and reports the
+//! Merging of repeated keys in the JSON of usage reports. A JSON parser keeps the last value of a repeated key without
+//! an error, but the provider may bill any of the values. This module therefore keeps the largest count and reports the
 //! key.
 
 use std::fmt;
@@ -62,7 +62,7 @@ pub(super) fn has_usage_report(data: &str) -> bool {
 /// A deserializer of a JSON value that merges the values of repeated keys.
 struct MergedValue<'a> {
     path: &'a mut Vec<String>,
-    /// The paths of repeated keys.
+    /// The paths of the repeated keys that were found so far.
     found: &'a mut Vec<String>,
 }
 

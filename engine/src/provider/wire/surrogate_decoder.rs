@@ -3,7 +3,7 @@
 //! joined, and a half without a partner becomes U+FFFD. Repeated keys of usage reports are merged.
 //!
 //! Some wires send the arguments of a call as a JSON object. A parser rounds large integers in such an object and drops
-//! repeated keys. The text of arguments with such a fault is kept, so that the fault is found.
+//! repeated keys. The text of arguments with such a fault is kept, and the call in the reply is marked as malformed.
 
 use super::repeated_keys::merge_repeated_keys;
 use super::unknown_counts::add_unknown_counts;

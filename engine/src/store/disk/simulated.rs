@@ -53,7 +53,7 @@ struct SimulatedState {
     failed: bool,
     full: bool,
     locks: SimulatedLocks,
-    /// Number of power failures so far.
+    /// Number of power failures so far, which identifies the current boot of the simulated machine.
     boots: u64,
     watcher: Option<Arc<OperationCallback>>,
     reader: Option<Arc<ReadCallback>>,
@@ -176,8 +176,9 @@ impl SimulatedState {
         Self { nodes: self.nodes.clone(), operations: self.operations, boots: self.boots, ..Self::default() }
     }
 
-    /// Counts an operation and applies the fault that is planned for its number. `Some(n)` means that an append writes
-    /// `n` bytes before it fails.
+    /// Counts an operation and applies the fault that is planned for its number. Returns `Some(n)` if the operation
+    /// must report a full disk after `n` bytes of an append, and `None` if it succeeds. Fails if the operation must
+    /// fail at once.
     fn step(&mut self, need: SpaceNeed) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;

@@ -29,7 +29,7 @@ const DOING: &str = "writing the ledger";
 pub enum LedgerStepKey {
     /// Opens the thread's own account.
     Register,
-    /// Reserves the worst case of an attempt.
+    /// Reserves the worst-case cost of an attempt.
     Issue { turn: u64, attempt: u32 },
     /// Settles an attempt.
     Settle { turn: u64, attempt: u32 },
@@ -72,7 +72,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Register, operation }
     }
 
-    /// Creates the step that reserves the worst case of an attempt. `worst_case` is in nano-dollars.
+    /// Creates the step that reserves the worst-case cost of an attempt. `worst_case` is in nano-dollars.
     pub fn issue(thread: &ThreadId, turn: u64, attempt: u32, worst_case: u64) -> Self {
         let operation = Operation::Issue {
             thread: thread.to_string(),

@@ -1,5 +1,5 @@
-//! Implementation of `rye threads repair`: rebuilds the registry from the transcripts. Refused while any process works
-//! on a thread.
+//! Implementation of `rye threads repair`: rebuilds the registry from the transcripts. A repair is refused while any
+//! process works on a thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -39,8 +39,8 @@ pub struct RepairReport {
     pub threads: usize,
     /// Threads whose transcripts cannot be read; the new registry omits them.
     pub unreadable: Vec<(ThreadId, StoreError)>,
-    /// Threads whose parent has no account, because no transcript records the parent. No account of an ancestor counts
-    /// their spend.
+    /// Threads whose parent has no account, because no transcript records the parent. Their spend is not part of the
+    /// account of any ancestor.
     pub refused: Vec<(ThreadId, Refusal)>,
     /// Missing objects and artifacts of threads, which a repair cannot rebuild. Each path is relative to the project.
     pub missing: Vec<(ThreadId, PathBuf)>,

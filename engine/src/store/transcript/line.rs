@@ -1,4 +1,4 @@
-//! A line of a transcript: writing, reading and hash verification. No I/O.
+//! A line of a transcript: encoding, parsing and hash verification. This module does no I/O.
 
 use std::fmt;
 use std::io;

@@ -29,8 +29,8 @@ impl TranscriptContents {
 
     /// Treats the lines after the last seal as a torn tail. A complete write ends with a seal, so these lines come from
     /// a write that a crash interrupted. Returns false, and changes nothing, if a sync covered one of these lines. The
-    /// write of such a line was complete, so its seal is missing for another reason. `synced` is the number of lines
-    /// that the registry knows to be synced.
+    /// write of such a line was complete, so its seal is missing for another reason. `synced` is the number of synced
+    /// lines according to the registry.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
         let sealed = self.sealed_count();
         let unsealed = self.records.get(sealed..).unwrap_or_default();

@@ -118,7 +118,7 @@ impl TreeMoney {
         self.threads.values().filter(move |one| one.row.parent == parent)
     }
 
-    /// Returns true if a thread of the tree is suspended or is a closed session, so that its account is open.
+    /// Returns true if a thread of the tree is suspended or is a closed session. The account of such a thread is open.
     fn is_suspended(&self) -> bool {
         self.threads.values().any(|one| one.row.status.is_parked())
     }

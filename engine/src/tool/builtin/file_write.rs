@@ -14,8 +14,8 @@ use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedK
 /// Maximum size of contents that are kept for a rewind, in bytes.
 pub const MAX_KEPT_BYTES: u64 = 16 << 20;
 
-/// A function that is called before a file is written. It stores the contents before and after the change, and records
-/// the change in the thread. Its error is a message for the model.
+/// A function that is called before a file is written. The function stores the contents before and after the change,
+/// and records the change in the thread. An error is a message for the model.
 pub type ChangeRecorder = std::sync::Arc<dyn Fn(PendingChange) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// A change of a file that is about to happen, in the form in which the thread records the change.

@@ -11,7 +11,7 @@ use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::ProjectFiles;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 
-/// Maximum number of returned paths if the call sets none.
+/// Maximum number of returned paths if the call sets no maximum.
 const DEFAULT_MAX_PATHS: usize = 200;
 /// Maximum size of a pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1024;

@@ -16,7 +16,7 @@ use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 use crate::tool::confine::{ProjectFiles, ProjectPath, ResolvedKind};
 
-/// Maximum number of returned matches if the call sets none.
+/// Maximum number of returned matches if the call sets no maximum.
 const DEFAULT_MAX_MATCHES: usize = 100;
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_COMPILED_PATTERN_BYTES: usize = 4 << 20;

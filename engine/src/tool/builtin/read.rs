@@ -119,7 +119,7 @@ fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::
 }
 
 /// Returns the total number of lines, of which `number` have been read. `None` if there are too many bytes to count, or
-/// if `stop` becomes due.
+/// if the condition `stop` becomes true.
 fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &StopCondition) -> std::io::Result<Option<u64>> {
     let mut limited = reader.take(MAX_COUNTED_BYTES);
     let mut total = number;

@@ -1,5 +1,5 @@
 //! Explanations of failures that the sandbox or a missing execute bit caused. The kernel reports only an error number
-//! to the program, so the reason would be lost.
+//! to the program, so the output of the program does not name the cause.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};

@@ -1,6 +1,6 @@
-//! Temporary files of replacements: `.rye-<16 hex digits>.tmp` in the folder of the file. Their writer holds a lock. A
-//! file without a lock belongs to a process that was killed during a write. The next process that writes into the
-//! folder removes such a file.
+//! Temporary files of replacements: `.rye-<16 hex digits>.tmp` in the folder of the file. The process that writes such
+//! a file holds a lock on it. A file without a lock belongs to a process that was killed during a write. The next
+//! process that writes into the folder removes such a file.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
-//! A deterministic walk over the files of a folder through directory handles. Skips ignored files, links and `.git`,
-//! and other dotfiles unless the caller asks for them ([`Dotfiles`]).
+//! A deterministic walk over the files of a folder through directory handles. Skips ignored files, links and `.git`.
+//! Other dotfiles are visited only if the caller requests them ([`Dotfiles`]).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};

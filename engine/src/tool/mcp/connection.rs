@@ -78,7 +78,7 @@ pub struct McpConnection {
     definitions: Mutex<Vec<McpToolDefinition>>,
     /// True after a request whose answer was lost. The next call then opens a new connection.
     is_lost: AtomicBool,
-    /// The last message of the server's program that was dropped.
+    /// The last dropped message of the server's program.
     pub(super) dropped: DroppedMessage,
     /// The server's program, if it has one. Dropping the connection ends the program.
     _held: Option<ProgramHandle>,

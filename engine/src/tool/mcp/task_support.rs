@@ -56,7 +56,7 @@ pub(super) fn adapt_tool_list(message: &[u8]) -> Option<Vec<u8>> {
 /// Maximum number of characters that an error quotes of a line that is not a message.
 const MAX_SHOWN_CHARS: usize = 100;
 
-/// The last message of a server that was dropped: when, and why. The reader of the messages and the calls share it.
+/// The last dropped message of a server: the time, and the reason. The reader of the messages and the calls share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DroppedMessage(Arc<Mutex<Option<(Instant, String)>>>);
 
@@ -73,7 +73,7 @@ impl DroppedMessage {
     }
 }
 
-/// A reader of a server's messages, one on each line. It changes lists of tools as [`adapt_tool_list`] does.
+/// A reader of a server's messages, one on each line. The reader changes lists of tools as [`adapt_tool_list`] does.
 pub(super) struct TaskSupportReader<R> {
     inner: BufReader<R>,
     line: Vec<u8>,

@@ -69,7 +69,7 @@ pub(super) enum LineFailure {
 }
 
 impl LineFailure {
-    /// Describes the failure. `log` is what the process printed during the call.
+    /// Describes the failure. `log` is the text that the process printed during the call.
     pub fn describe(&self, tool: &ItemId, timeout: Duration, log: &str) -> String {
         let text = match self {
             Self::Ended => {
@@ -106,7 +106,7 @@ impl LineProcess {
         !self.reader.is_finished()
     }
 
-    /// Returns the end of what the process has printed since the last call of this method.
+    /// Returns the end of the text that the process has printed since the last call of this method.
     pub fn take_log(&mut self) -> String {
         let (text, position) = self.log.text_from(self.log_position);
         self.log_position = position;

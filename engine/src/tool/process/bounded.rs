@@ -17,7 +17,7 @@ pub struct BoundedOutput {
 /// The output of a program. Of a long output, only the start and the end are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedOutput {
-    /// The output. If bytes were dropped, a line in the middle names their number.
+    /// The output. If bytes were dropped, a line in the middle states their number.
     pub text: String,
     /// Number of bytes that were written to the output.
     pub total: u64,
@@ -49,7 +49,7 @@ impl SharedOutput {
         String::from_utf8_lossy(whole_start(&tail)).into_owned()
     }
 
-    /// Returns the output so far, and starts again with an empty one.
+    /// Returns the output so far, and removes it from the collector.
     pub fn take(&self) -> CollectedOutput {
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *output, BoundedOutput::new(MAX_KEPT_BYTES)).finish()

@@ -11,18 +11,18 @@ const MAX_CHECKS: u64 = 1_000_000;
 /// Maximum nesting depth of the checks. Deeper checks could exhaust the stack of a thread.
 const MAX_DEPTH: usize = 400;
 
-/// Keywords whose value is a schema for the value itself, not for its parts.
+/// Keywords that hold a schema which applies to the checked value itself, not to its parts.
 const SAME_VALUE: [&str; 4] = ["not", "if", "then", "else"];
-/// Keywords whose value is a list of schemas for the value itself.
+/// Keywords that hold a list of schemas which apply to the checked value itself.
 const SAME_VALUE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-/// Keywords whose value is a map of schemas for the value itself.
+/// Keywords that hold a map of schemas which apply to the checked value itself.
 const SAME_VALUE_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
-/// Keywords whose value is a schema for each element of a list.
+/// Keywords that hold a schema which applies to each element of a list.
 const EACH_ITEM: [&str; 4] = ["items", "additionalItems", "contains", "unevaluatedItems"];
-/// Keywords whose value is a schema for each field of an object.
+/// Keywords that hold a schema which applies to each field of an object.
 const EACH_FIELD: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Keywords for which the validator runs the checks of the value itself a second time, to find the evaluated parts.
+/// Keywords for which the validator checks the value itself a second time, to find its unevaluated parts.
 const UNEVALUATED: [&str; 2] = ["unevaluatedItems", "unevaluatedProperties"];
 
 /// The address of a schema or of a value in memory.

@@ -22,7 +22,7 @@ pub struct FoldedThread {
     pub reserved: u64,
     /// Cost of all settled attempts of the thread, in nano-dollars.
     pub spent: u64,
-    /// Worst case of each attempt without a settlement, in nano-dollars, by turn and attempt.
+    /// Worst-case cost of each attempt without a settlement, in nano-dollars, by turn and attempt.
     pub issued: BTreeMap<(u64, u32), u64>,
     /// True if the account of the thread was closed. False for a suspended thread and a closed session, which keep
     /// their accounts.
@@ -61,8 +61,8 @@ struct RegistryFold {
     reserved: u64,
     spent: u64,
     issued: BTreeMap<(u64, u32), u64>,
-    /// Attempts, by turn and number, for which only the intent is recorded: the model call may have been made. Each has
-    /// its worst case in nano-dollars.
+    /// Attempts, by turn and number, for which only the intent is recorded: the model call may have been made. The
+    /// values are the worst-case costs in nano-dollars.
     intended: BTreeMap<(u64, u32), u64>,
     has_ended: bool,
 }
@@ -241,8 +241,8 @@ impl RegistryFold {
         self.has_ended = false;
     }
 
-    /// Adds the reservation of an attempt's worst case, `amount`, to the ledger steps of the thread. In a run, a raise
-    /// of limits takes effect with the next reservation, so the raised limits are applied first.
+    /// Adds the reservation of `amount`, the worst-case cost of an attempt, to the ledger steps of the thread. In a
+    /// run, a raise of limits takes effect with the next reservation, so the raised limits are applied first.
     fn issue(&mut self, (turn, attempt): (u64, u32), amount: u64) {
         if self.is_raised && !self.is_chat {
             (self.reserved, self.row.spawns) = (self.limits.0, Some(self.limits.1));

@@ -293,8 +293,8 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Creates the write-only folders that the grants make writable. A folder that the program itself created could not
-    /// be made unreadable.
+    /// Creates the write-only folders that the grants make writable. The folders must exist before the program starts,
+    /// because the sandbox cannot make a folder unreadable that the program creates later.
     fn create_write_only(&self) -> io::Result<()> {
         for place in self.write_only {
             let Some(inner) = place.strip_prefix(self.project).ok().and_then(Path::to_str) else { continue };
