@@ -16,7 +16,7 @@ use crate::message::{ContentBlock, Message, text_of};
 /// The result of comparing a recorded opening (system prompt and first message) with the opening of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpeningCheck {
-    /// The openings are equal; `bytes` is the total size of the system prompt and the first message.
+    /// The openings are equal. `bytes` is the total size of the system prompt and the first message.
     AsPlanned { bytes: usize },
     /// The openings differ. `what` is the part that differs (`system prompt`, `contributors` or `message`), and `at` is
     /// the index of the first byte in which the two versions of this part differ.
@@ -221,8 +221,8 @@ impl Intake {
     }
 }
 
-/// Returns the id of the message that is delivered next for this source. `None` if no message of the source waits, or
-/// if messages of the source have no id.
+/// Returns the id of the waiting message of this source that is delivered next. `None` if no message of the source
+/// waits, or if messages of the source have no id.
 fn delivered_id(state: &ThreadState, source: MessageSource) -> Option<String> {
     let waiting = match source {
         MessageSource::Prompt | MessageSource::Continuation => undelivered_prompt(state),
@@ -238,8 +238,8 @@ fn first_difference(one: &str, other: &str) -> Option<usize> {
     (one != other).then(|| one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count())
 }
 
-/// Returns the text to compare: for a user message, the references to its images and then its text; for any other
-/// message, its JSON.
+/// Returns the text to compare. For a user message, the text consists of the references to its images and its text. For
+/// any other message, the text is its JSON.
 fn comparable_text(message: &Message) -> String {
     if let Message::User { content } = message {
         let shown = content.iter().filter_map(|block| match block {

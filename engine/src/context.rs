@@ -99,7 +99,7 @@ impl<P: Provider + 'static> Providers for Arc<P> {
 /// The parameters of a thread's start.
 #[derive(Debug, Clone, Default)]
 pub struct StartOptions {
-    /// The validated inputs; if empty, the thread uses the inputs of the plan with their defaults.
+    /// The validated inputs. If empty, the thread uses the inputs of the plan with their defaults.
     pub inputs: Map<String, Value>,
     /// The parent thread; `None` for a root thread. The plan was compiled with the bounds of the parent
     /// ([`ParentThread::bounds`]).

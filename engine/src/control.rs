@@ -143,7 +143,7 @@ impl ControlSender {
         }
     }
 
-    /// Passes an input on to the last thread of the chain of continuations; returns false if that thread has ended.
+    /// Passes an input on to the last thread of the chain of continuations. Returns false if that thread has ended.
     pub fn forward(&self, item: Incoming) -> bool {
         // The read lock delays a redirection until this input is sent. After a redirection, all unread inputs are moved
         // to the next thread, including this input.
@@ -176,7 +176,7 @@ impl ControlSender {
         self.received_before.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
-    /// Sends a control message from this process; returns false if the thread has ended.
+    /// Sends a control message from this process. Returns false if the thread has ended.
     pub fn send(&self, message: ControlMessage) -> bool {
         self.send_with_id(message).is_some()
     }
@@ -266,12 +266,12 @@ impl ControlSender {
         format!("{}.{}", self.owner, SENT_COUNT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Delivers a control message found in the mailbox; returns false if the thread has ended.
+    /// Delivers a control message that was read from the mailbox. Returns false if the thread has ended.
     pub fn deliver(&self, id: String, message: ControlMessage) -> bool {
         self.forward(Incoming::Message { id, message, on_disk: true, recorded: None })
     }
 
-    /// Stops one call; returns false if the thread has ended.
+    /// Stops the call with this id. Returns false if the thread has ended.
     pub(crate) fn stop_call(&self, call_id: String) -> bool {
         self.forward(Incoming::StopCall { call_id })
     }
@@ -282,7 +282,7 @@ impl ControlSender {
         self.forward(Incoming::FileChanged { change, recorded })
     }
 
-    /// Reports the end of a child; returns false if the thread itself has ended.
+    /// Reports the end of a child to the thread. Returns false if the thread itself has ended.
     pub fn child_ended(&self, spawn: u64, thread_id: String, status: Status, cost: Cost) -> bool {
         self.forward(Incoming::ChildEnded { spawn, thread_id, status, cost })
     }
@@ -294,7 +294,7 @@ impl ControlReceiver {
         self.state.publish(plan, state);
     }
 
-    /// Waits for the next input; returns `None` once every sender is dropped.
+    /// Waits for the next input. Returns `None` once every sender is dropped.
     pub async fn next(&mut self) -> Option<Incoming> {
         match self.again.pop_front() {
             Some(post) => Some(post),

@@ -1,7 +1,7 @@
 //! The compiler's `World` over real folders: the project's, the user's and the embedded system space (`language.md` 1).
 //! Files are opened through directory handles, so no symbolic link leads out of its space. A signed file that does not
-//! verify is not parsed (`language.md` 3). A world is a snapshot: listings stay as first read; create a new world to
-//! see later changes.
+//! verify is not parsed (`language.md` 3). A world is a snapshot: each listing is read once. To see later changes,
+//! create a new world.
 
 mod cached;
 mod context_files;
@@ -39,7 +39,7 @@ pub use signing::{FileSignature, SignaturePolicy};
 pub use system_files::SystemFiles;
 pub use watcher::{FileChange, Watcher};
 
-/// Maximum size of a file; larger files are refused, so that a mistake or an attack cannot exhaust memory.
+/// Maximum size of a file in bytes. Larger files are refused, so that a mistake or an attack cannot exhaust memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
 type FoundFile = (Arc<str>, Vec<u8>);
@@ -192,7 +192,7 @@ impl DiskWorld {
         Ok(listing)
     }
 
-    /// Drops a listing; the next access reads it again.
+    /// Drops a listing, so that the next access reads it again.
     fn forget_listing(&mut self, space: Space, kind: ItemKind) {
         self.listings.get_mut().remove(&(space, kind));
         self.folders.clear();

@@ -23,8 +23,8 @@ use crate::thread_id::ThreadId;
 use crate::tool::cancellation::CancellationToken;
 pub use stream::{LiveLine, LivePiece};
 
-/// A performer of effects. The trait is object-safe: the embedded driver performs effects in this process; another
-/// driver may journal effects as durable operations that it identifies by their keys.
+/// A performer of effects. The embedded driver performs effects in this process. The trait is object-safe, so that
+/// another implementation can, for example, run effects as durable operations with the step keys as ids.
 pub trait Driver: Send + Sync {
     /// Returns the part of the conversation that the request of a model call contains: all of it, or only the messages
     /// since the last reply. `fallback` is true if the fallback model is called.
@@ -109,7 +109,7 @@ pub struct DrivenThread {
 }
 
 impl DrivenThread {
-    /// Records a signal and folds its events; returns the number of events.
+    /// Records a signal and folds its events. Returns the number of events.
     pub(crate) fn record_signal(&mut self, signal: Signal) -> usize {
         let at = signal.at;
         let bodies = machine::absorb(&self.plan, &self.state, signal);
@@ -362,7 +362,7 @@ async fn start_intake<'d>(
     Ok(Some(driver.perform(thread.step(effect, driver.halt(), &**driver))))
 }
 
-/// Waits for a future if there is one; otherwise never completes.
+/// Waits for a future if there is one. Otherwise never completes.
 async fn resolve<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
     match future {
         Some(future) => future.await,
@@ -379,7 +379,7 @@ fn ends_intake(state: &ThreadState) -> bool {
     state.mailbox.killed || state.mailbox.cancelled || state.is_interrupted()
 }
 
-/// Records an input that arrived during an effect; returns true if the input ends the effect.
+/// Records an input that arrived during an effect. Returns true if the input ends the effect.
 async fn record_and_check_interrupt(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,

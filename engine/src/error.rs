@@ -9,7 +9,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 use crate::trust::TrustError;
 
-/// The reason why a thread cannot proceed in this process. The thread has not ended; it can be recovered.
+/// The reason why a thread cannot proceed in this process. The thread has not ended and can be recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     #[error(transparent)]

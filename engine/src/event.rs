@@ -1,5 +1,5 @@
 //! The event vocabulary (`engine.md` 4): one closed, versioned table. A transcript is a list of events and nothing
-//! else; resume, handoff, viewers, replay and tests read it. An event is a fact, never a command.
+//! else. Resume, handoff, viewers, replay and tests read the transcript. An event is a fact, never a command.
 
 mod approval;
 mod body;
@@ -95,7 +95,7 @@ pub struct ThreadHead<'e> {
 
 impl<'e> ThreadHead<'e> {
     /// Reads the start of the thread, the plan id and the continued thread from the first three events of a transcript.
-    /// Later events contain none of these.
+    /// Later events do not contain this data.
     pub fn of(events: &'e [Event]) -> Self {
         let mut head = Self::default();
         for event in events.iter().take(3) {

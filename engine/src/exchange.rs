@@ -24,12 +24,12 @@ pub struct Request {
     pub max_output: u64,
     /// Set if `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
     pub first_turn_constant: bool,
-    /// Sampling parameters; sent only if set.
+    /// Sampling parameters. Parameters that are not set are not sent.
     #[serde(skip_serializing_if = "Sampling::is_empty")]
     pub sampling: Sampling,
     /// Set if the model has no native tools, so that calls are parsed from its text (`text_tools`).
     pub text_tools: bool,
-    /// The position of the call in its thread. Only the scripted provider reads the position; no request contains it.
+    /// The position of the call in its thread. Only the scripted provider reads the position. It is never sent.
     pub cue: ThreadPosition,
 }
 
@@ -162,10 +162,10 @@ impl Usage {
 pub enum StopReason {
     EndTurn,
     ToolUse,
-    /// Output limit reached; a text or tool call at the end of the reply is incomplete.
+    /// The output limit was reached, so a text or tool call at the end of the reply is incomplete.
     #[serde(alias = "max_tokens")]
     Length,
-    /// Context window full; a text or tool call at the end of the reply is incomplete.
+    /// The context window is full, so a text or tool call at the end of the reply is incomplete.
     ContextWindow,
     /// The model refused to answer, or a content filter stopped the answer.
     Refusal,
@@ -174,7 +174,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns the name used in results; for an unknown reason, the name that the provider sent.
+    /// Returns the name that results contain. For an unknown reason, this is the name that the provider sent.
     pub fn as_str(&self) -> &str {
         match self {
             Self::EndTurn => "end_turn",
@@ -201,7 +201,7 @@ impl StopReason {
     }
 }
 
-/// A piece of a streaming reply. Pieces are displayed and then dropped; the transcript contains only whole replies.
+/// A piece of a streaming reply. Pieces are displayed and then dropped. The transcript contains only whole replies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     Text(String),
@@ -222,8 +222,8 @@ impl Delta {
     }
 }
 
-/// The facts of a failed attempt. The classification table derives the kind of the error from these facts; the code for
-/// a wire format does not choose the kind.
+/// The facts of a failed attempt. The kind of the error is derived from these facts by the classification table, not by
+/// the code for a wire format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {

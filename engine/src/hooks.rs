@@ -62,7 +62,7 @@ pub struct UnreadableHook {
 
 /// Executes the fetch, execute and sign actions of hooks, subject to the gate.
 pub trait HookRunner: Send + Sync {
-    /// Runs the action; returns its result or the reason of its failure. `started` counts the directives that earlier
+    /// Runs the action. Returns its result, or the reason of its failure. `started` counts the directives that earlier
     /// hooks of `run` have started.
     fn run_action<'a>(
         &'a self,
@@ -72,8 +72,8 @@ pub trait HookRunner: Send + Sync {
         started: u64,
     ) -> BoxFuture<'a, Result<HookCallResult, String>>;
 
-    /// Reads and stores the images that a hook gives a message; returns references to them, or the reason why one of
-    /// them is refused.
+    /// Reads and stores the images that a hook adds to a message. Returns references to the images, or the reason why
+    /// an image is refused.
     fn read_images<'a>(
         &'a self,
         hook: &'a ReadyHook,
@@ -241,7 +241,8 @@ impl HookTable {
         Ok(fired)
     }
 
-    /// Starts the item of an action; any other action is returned as it is.
+    /// Runs the action if it starts an item, and returns the result. A fetch does not run if its text is already a
+    /// layer of the plan. Returns any other action unchanged.
     async fn perform(
         &self,
         hook: &ReadyHook,

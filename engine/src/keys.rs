@@ -1,5 +1,5 @@
 //! Ed25519 keys of the user, and the signature line of `language.md` 3. The signed message is the start of the line,
-//! `rye:signed:TIMESTAMP:SHA256_HEX`, so neither content nor time can be replaced. Keys are stored in the user space; a
+//! `rye:signed:TIMESTAMP:SHA256_HEX`, so neither content nor time can be replaced. Keys are stored in the user space. A
 //! file of a project is never read as a key.
 
 mod sign_file;
@@ -112,13 +112,13 @@ impl SigningIdentity {
         &self.public_pem
     }
 
-    /// Signs bytes; returns base64url without padding.
+    /// Signs `message` and returns the signature in base64url without padding.
     pub fn sign(&self, message: &[u8]) -> String {
         URL_SAFE_NO_PAD.encode(self.key.sign(message).to_bytes())
     }
 
-    /// Returns the file with a new signature line as its first line; an old signature line is replaced. `timestamp` is
-    /// RFC 3339.
+    /// Returns the file with a new signature line as its first line. An old signature line is replaced. `timestamp` is
+    /// in RFC 3339 format.
     pub(crate) fn sign_file(&self, bytes: &[u8], comment: CommentSyntax, timestamp: &str) -> Vec<u8> {
         let content = without_signature_line(bytes);
         let mut out = self.signature_line(&[content], comment, timestamp).into_bytes();

@@ -16,8 +16,8 @@ use crate::thread_id::ThreadId;
 pub enum StreamEvent {
     /// An event that a thread has recorded in its transcript.
     Event { thread: ThreadId, event: Arc<Event> },
-    /// A piece of a streaming reply; not recorded. If the watcher is slow, the reply's further pieces are dropped, so
-    /// that the watcher always has the start of the reply.
+    /// A piece of a streaming reply, which is not recorded. If the queue of a slow watcher is full, the piece and all
+    /// further pieces of the reply are dropped, so that the watcher always has the start of the reply without gaps.
     Delta { thread: ThreadId, delta: Delta },
 }
 
@@ -108,13 +108,13 @@ impl EventSink {
 }
 
 impl EventStream {
-    /// Moves the stream into the returned value; the original then yields nothing more.
+    /// Moves the stream into the returned value. The original then yields no more items.
     #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, event_channel().1)
     }
 
-    /// Waits for the next item; returns `None` once the thread and all of its descendants have ended.
+    /// Waits for the next item. Returns `None` once the thread and all of its descendants have ended.
     pub async fn next(&mut self) -> Option<StreamEvent> {
         let live = self.receiver.recv().await?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
 //! The machine (`engine.md` 1): pure functions over a plan and a state that decide the next action of a thread. They
-//! use no async code, clock, randomness, store or provider; the time arrives in a signal.
+//! use no async code, clock, randomness, store or provider. The time arrives in a signal.
 //!
 //! The next effect is derived from the state on every call, so a crash between decision and action loses nothing:
 //! recovery folds the transcript and calls [`next`].
@@ -44,7 +44,7 @@ pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
     walk::next(plan, state)
 }
 
-/// Returns the events that record a signal, in order; none for a late or repeated signal.
+/// Returns the events that record a signal, in order. A late or repeated signal has no events.
 pub(crate) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
 }

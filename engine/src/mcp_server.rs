@@ -73,8 +73,8 @@ struct ClientSide {
 }
 
 impl DirectiveServer {
-    /// Creates the server of a compiled directive. `engine` must have been opened with `providers`; `render` makes the
-    /// progress lines.
+    /// Creates the server of a compiled directive. `engine` must have been opened with `providers`. `render` returns
+    /// the progress line of an event.
     pub fn new(engine: &Engine, compilation: Compilation, providers: &ClientProviders, render: EventRenderer) -> Self {
         let offered = compilation.plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return);
         let tools = offered.map(|tool| {

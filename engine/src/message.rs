@@ -60,7 +60,7 @@ pub enum ContentBlock {
     },
     /// A reference to an image. The bytes of the image are in the object store, and are read when a request is sent.
     Image(ImageRef),
-    /// Model reasoning, sent back unchanged; `signature` comes from the provider.
+    /// Model reasoning, which requests send back unchanged. `signature` comes from the provider.
     Thinking {
         text: SharedText,
         signature: Option<String>,

@@ -16,7 +16,7 @@ pub enum PathAccess {
     ReadOnly,
     /// Neither readable nor listed: the engine's state, keys and trust records.
     Hidden,
-    /// A file of an item: readable; writable with this capability.
+    /// A file of an item: readable, and writable only with this capability.
     Item {
         capability: String,
     },

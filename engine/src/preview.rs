@@ -126,9 +126,9 @@ pub fn compare_plans(live: &LiveState, after: &std::sync::Arc<Plan>) -> PlanComp
     }
 }
 
-/// Returns the tokens and the price of the request that a message would cause. The text of `input` is used as it is:
-/// nothing is expanded. Of the hooks, only those at `before_agent_start` and `context` that start no item are evaluated.
-/// During a prompt, the message counts as part of the next turn.
+/// Returns the tokens and the price of the request that a message would cause. The text of `input` is not expanded. The
+/// only hooks that are evaluated are hooks at `before_agent_start` and `context` that start no item. During a prompt,
+/// the message counts as part of the next turn.
 pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     let plan = &*live.plan;
     let mut state = (*live.state).clone();
@@ -242,8 +242,8 @@ impl PlayedPrompt {
         None
     }
 
-    /// Returns the answer of a hook point. Hooks that change the prefix of the request and start no item are evaluated;
-    /// other hooks do not run.
+    /// Returns the answer of a hook point. Only hooks that can change the prefix of the request and that start no item
+    /// are evaluated.
     fn evaluate_hooks(&mut self, plan: &Plan, state: &ThreadState, run: HookRun) -> Fact {
         let is_evaluated = matches!(run.point, HookPoint::BeforeAgentStart | HookPoint::Context);
         let inputs = state.launch.as_ref().map(|launch| launch.inputs.clone()).unwrap_or_default();

@@ -14,7 +14,7 @@ pub enum EndSignal {
     Force,
 }
 
-/// Returns the absolute folders of `PATH`. Relative folders are skipped: they would be looked up in the project, whose
+/// Returns the absolute folders of `PATH`. Relative folders are skipped, because they would lie in the project, whose
 /// files must not replace programs.
 pub fn search_path() -> impl Iterator<Item = PathBuf> {
     let value = std::env::var_os("PATH").unwrap_or_default();
@@ -41,7 +41,7 @@ pub fn start_session() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends another process; a process that has already ended is not an error. The caller must verify by the owner's lock
+/// Ends another process. A process that has already ended is not an error. The caller must verify by the owner's lock
 /// that the pid still belongs to the intended process.
 pub fn end_process(pid: u32, how: EndSignal) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 1).and_then(Pid::from_raw) else {

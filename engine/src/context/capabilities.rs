@@ -133,8 +133,8 @@ fn write_tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<I
     }
 }
 
-/// Returns the tools of the project that ignore files exclude; `write_tree` omits these tools. The result is empty if
-/// the tool folder cannot be read completely within [`IGNORE_FILES_TIMEOUT`].
+/// Returns the tools of the project that ignore files (such as `.gitignore`) exclude. `write_tree` omits these tools.
+/// The result is empty if the tool folder cannot be read completely within [`IGNORE_FILES_TIMEOUT`].
 fn ignored_tools(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
     let own = |kind: ItemKind, space: Option<Space>| kind == ItemKind::Tool && space == Some(Space::Project);
     let read = plan.manifest.iter().filter(|read| own(read.kind, read.space) && read.sha256.is_some());

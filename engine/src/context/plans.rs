@@ -1,5 +1,5 @@
 //! The plans of running threads. Threads with the same plan share one copy of the plan. If their inputs are equal too,
-//! they also share the compiled hooks. A plan is stored once, together with its source files.
+//! they also share the compiled hooks. A plan is written to the store once, together with its source files.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -65,7 +65,7 @@ struct SharedPlan {
 }
 
 impl SharedPlans {
-    /// Returns the plan with this id; calls `make` only if no thread has the plan.
+    /// Returns the plan with this id. Calls `make` only if no thread has the plan.
     pub fn get_or_insert(&self, plan_id: &str, make: impl FnOnce() -> Plan) -> Arc<Plan> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = known.get(plan_id).and_then(|known| known.plan.upgrade()) {

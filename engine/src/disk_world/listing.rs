@@ -18,7 +18,7 @@ use super::links::is_linked;
 /// through a loop of symbolic links.
 const MAX_FOLDER_DEPTH: usize = 32;
 /// Maximum depth of the folders that are searched for a `SKILL.md`. A `SKILL.md` below `MAX_SKILL_DEPTH` is not a
-/// skill; it is only reported.
+/// skill, but it is reported.
 const MAX_REPORTED_SKILL_DEPTH: usize = 8;
 /// The file of the user's `.ai/` with variables for providers. No other space has such a file.
 const VARIABLES_FILE: &str = ".env";

@@ -49,7 +49,7 @@ pub struct EmbeddedDriver {
     pub(crate) plan: Arc<Plan>,
     pub(crate) launch: Arc<Opened>,
     pub(crate) sink: Arc<EventSink>,
-    /// Permits for concurrent children; a child without a permit waits.
+    /// Permits for concurrent children. A child without a permit waits.
     pub(crate) running: Arc<Semaphore>,
     hooks: Arc<HookTable>,
     provider: OnceLock<ProviderConnection>,
@@ -154,7 +154,7 @@ impl EmbeddedDriver {
         self.stopped_calls.subscribe().wait_for(|stopped| stopped.contains(call_id)).await.ok();
     }
 
-    /// Waits until the deadline; never completes if there is no deadline.
+    /// Waits until the deadline. Never completes if there is no deadline.
     async fn wait_for_deadline(&self, deadline: Option<Deadline>) {
         match deadline {
             Some(deadline) => self.engine.clock.elapse(deadline.remaining_ms).await,

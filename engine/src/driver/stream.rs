@@ -1,6 +1,6 @@
 //! The writer of `live.jsonl`, from which other processes read a streaming reply. Pieces are buffered briefly and
-//! written together; the file is removed when the attempt ends. Pieces beyond the buffer's size are dropped and
-//! counted.
+//! written together. Pieces beyond the buffer's size are dropped and counted. The file is removed when the attempt
+//! ends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -88,7 +88,7 @@ struct AttemptStreamState {
 /// The file `live.jsonl`, locked during a write.
 struct LiveFile {
     live: LiveWriter,
-    /// True once the attempt has ended; nothing is written after that.
+    /// True once the attempt has ended. Nothing is written to the file after that.
     is_closed: bool,
 }
 

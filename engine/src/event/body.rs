@@ -93,7 +93,7 @@ pub enum ThreadOrigin {
     Replan,
 }
 
-/// The plan of the thread, by the hash of its object; recovery uses the same plan.
+/// The plan of the thread, by the hash of its object. A recovery uses the same plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
@@ -125,7 +125,8 @@ pub struct Continues {
     /// Number of prompts of the session so far.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prompts: u64,
-    /// Ids of layers that the continued conversation already contains; the continuation does not send these layers.
+    /// Ids of layers that the continued conversation already contains. The continuation does not add these layers
+    /// again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<String>,
     /// Messages that waited in the thread that this thread continues.
@@ -216,13 +217,14 @@ pub struct CognitionOut {
     pub uncounted: Option<CutStream>,
     pub stop: StopReason,
     pub model: Option<String>,
-    /// Kinds of provider events and content that the wire does not know; `content` does not contain their data. Also
-    /// contains the names of fields in usage reports that occur repeatedly or that no decoder reads.
+    /// The parts of the provider's stream that were not read: the kinds of unknown events and content, and the names of
+    /// fields in usage reports that occur repeatedly or that no decoder reads. `content` does not contain the data of
+    /// these parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
 
-/// The failure of an attempt. The text of the attempt is not kept; the event `settled` holds its cost.
+/// The failure of an attempt. The text of the attempt is not stored. The event `settled` holds the cost of the attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptFailed {
     pub turn: u64,
@@ -244,7 +246,7 @@ pub struct FailureClassification {
     pub retryable: bool,
 }
 
-/// The final cost of an attempt; the ledger books it with the next commit.
+/// The final cost of an attempt. The next registry commit of the thread books the cost in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
     pub turn: u64,
@@ -355,7 +357,7 @@ pub enum HookOutcome {
         ends_session: bool,
     },
     Escalate,
-    /// A higher limit, in the unit of the limit; nano-dollars for spend.
+    /// A higher value of a limit, in the unit of the limit (nano-dollars for `spend`).
     Raise {
         limit: String,
         value: u64,
@@ -552,8 +554,8 @@ pub struct StateSet {
     pub value: Value,
 }
 
-/// A replacement of messages by a summary. The summary replaces the messages up to the event `through`; the thread's
-/// own prompt and the last `keep` messages stay.
+/// A replacement of messages by a summary. The summary replaces the messages up to the event `through`, except for the
+/// thread's own prompt and the last `keep` messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compacted {
     pub through: u64,

@@ -51,7 +51,8 @@ pub enum ControlMessage {
         #[serde(default, skip_serializing_if = "Delivery::is_prompt")]
         delivery: Delivery,
     },
-    /// Withdraws a message that waits for its delivery; without an id, all waiting messages.
+    /// Withdraws the waiting message with the id `input`. If `input` is `None`, withdraws all messages that wait for
+    /// their delivery.
     Retract {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
@@ -65,9 +66,9 @@ pub enum ControlMessage {
     /// Continues a chat with another plan of the store, at the next idle step. Accepted only from this process.
     Replan { plan: String },
     /// Continues a chat in a new thread, at the next idle step. The new thread starts with the conversation before the
-    /// prompt number `prompt`. `thread` is the thread of the session that has this prompt; it can belong to another
-    /// branch. `None` is the current branch. If `prompt` is one more than the last prompt of `thread`, the new thread
-    /// gets the whole conversation of `thread`. Only this process may set `thread`.
+    /// prompt number `prompt`. `thread` is the thread of the session that has this prompt, possibly on another branch.
+    /// If `thread` is `None`, the prompt belongs to the current branch. If `prompt` is one more than the last prompt of
+    /// `thread`, the new thread gets the whole conversation of `thread`. Only this process may set `thread`.
     Fork {
         prompt: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]

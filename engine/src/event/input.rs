@@ -9,7 +9,7 @@ use crate::image::ImageRef;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserInput {
     pub text: String,
-    /// The images; their bytes are objects of the store.
+    /// References to the images. The bytes of the images are objects of the store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
     #[serde(default, skip_serializing_if = "InputSource::is_interactive")]
@@ -68,7 +68,7 @@ pub enum Delivery {
     /// The model receives the message as a prompt of its own, after the end of a running prompt.
     #[default]
     Prompt,
-    /// The model receives the message before the next turn; calls that have not started are skipped. In an idle
+    /// The model receives the message before the next turn. Calls that have not started are skipped. In an idle
     /// session, the message is a prompt.
     Steer,
     /// The model receives the message at the point where it would end the prompt, and the prompt continues. In an idle
@@ -181,7 +181,7 @@ pub struct CommandRan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandAction {
-    /// The user sees the answer; the model does not get it.
+    /// The answer is shown to the user and not sent to the model.
     Show,
     /// The answer is submitted as a prompt.
     Prompt,
@@ -220,7 +220,7 @@ pub struct QueuedMessage {
     pub delivery: Delivery,
     #[serde(default)]
     pub source: InputSource,
-    /// The submitted text; after the intake, the text for the model.
+    /// The submitted text. The intake replaces it with the text for the model.
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,

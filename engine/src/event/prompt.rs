@@ -31,7 +31,7 @@ pub struct PromptBounds {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spend: Option<u64>,
     /// Capability patterns: the prompt may use a capability of the session only if one of the patterns matches it.
-    /// `None` for all capabilities; an empty list for no capability.
+    /// `None` permits all capabilities of the session, and an empty list permits none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Vec<String>>,
 }

@@ -1,5 +1,5 @@
-//! The images that an `input` hook gives a message: images that the message has, files of the project, or bytes. An
-//! image of a hook passes the same checks as an image of the user.
+//! The images that an `input` hook sets for a message. Each is an image that the message already has, a file of the
+//! project, or bytes in base64. An image of a hook passes the same checks as an image of the user.
 
 use std::io::Read;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::tool::confine::ProjectFiles;
 /// The tool whose capability a hook needs to add a file of the project.
 const READ_TOOL: &str = "rye/file-system/read";
 
-/// An image that a hook gives a message.
+/// An image that an `input` hook sets for a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSource {
-    /// An image that the message has.
+    /// An image that the message already has.
     Kept(ImageRef),
     /// A file of the project, as the hook states its path.
     File(String),
@@ -73,8 +73,8 @@ fn parse_source(image: &Value, current: Option<&Value>) -> Result<ImageSource, S
     kept.map(ImageSource::Kept).ok_or_else(|| "the message has no image with this `sha256`".to_owned())
 }
 
-/// Returns a call of the read tool if an image is a file of the project; the hook needs the capability of this call.
-/// `None` if no image is a file.
+/// Returns a call of the read tool for the first image that is a file of the project. The hook needs the capability of
+/// this call. `None` if no image is a file.
 pub(crate) fn read_call(sources: &[ImageSource]) -> Option<GatedCall> {
     let path = sources.iter().find_map(|one| if let ImageSource::File(path) = one { Some(path) } else { None })?;
     let item_id = ItemId::parse(READ_TOOL).ok()?;

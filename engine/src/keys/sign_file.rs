@@ -6,11 +6,11 @@ use std::path::Path;
 use super::{CommentSyntax, SigningIdentity};
 use crate::rooted_dir::RootedDir;
 
-/// Maximum size in bytes of an item that can be signed; equal to the maximum size that the compiler reads.
+/// Maximum size in bytes of an item that can be signed. Equal to the maximum size of a file that the compiler reads.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
 
 /// Signs the file at a path relative to a space's root, replacing an old signature line. Refuses links that leave the
-/// space, and a link in place of the file. `timestamp` is RFC 3339.
+/// space, and a link in place of the file. `timestamp` is in RFC 3339 format.
 ///
 /// # Errors
 /// The file cannot be read or written, is not an item, or is too large.

@@ -65,7 +65,8 @@ impl KeyFolder {
         SigningIdentity::new(key).map(Some)
     }
 
-    /// Returns the user's key; generates one if there is none. Concurrent processes get the same key.
+    /// Returns the user's key. Generates a key if there is none. Processes that do this at the same time get the same
+    /// key.
     pub fn load_or_generate(&self) -> Result<SigningIdentity, KeyError> {
         if let Some(identity) = self.load()? {
             return Ok(identity);

@@ -517,7 +517,7 @@ fn limit(state: &mut ThreadState, hit: &LimitHit) {
     state.limit = Some(hit.clone());
 }
 
-/// Raises a limit, at most to the parent's limit; a lower value changes nothing. Returns true if the limit is higher
+/// Raises a limit, at most to the parent's limit. A lower value changes nothing. Returns true if the limit is higher
 /// than before.
 fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
     let Some(raised) = raised_limit(state, name, value) else { return false };
@@ -533,7 +533,8 @@ fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
 }
 
 /// Returns the limit after a raise to `value`, at most the parent's limit; `None` if the raise changes nothing. In a
-/// chat, `value` is the limit of the prompt alone; the result is a total of the thread, at most the session's limit.
+/// chat, `value` is the limit of the prompt alone, and the result is a total since the start of the thread, at most the
+/// session's limit.
 pub fn raised_limit(state: &ThreadState, name: &str, value: u64) -> Option<u64> {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);

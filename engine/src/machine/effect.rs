@@ -108,8 +108,8 @@ pub struct Reservation {
     /// The worst case of the attempt, in nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
-    /// The current limits of the thread if a limit was raised since the thread started; otherwise `None`. The driver
-    /// writes these limits to the ledger and the registry before it reserves `amount`.
+    /// The current limits of the thread if a limit was raised since the thread started, else `None`. The driver writes
+    /// these limits to the ledger and the registry before it reserves `amount`.
     pub raised: Option<PlanLimits>,
 }
 
@@ -220,7 +220,7 @@ impl Effect {
     }
 
     /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks without an
-    /// execute or sign action only read; after a crash, they run again.
+    /// execute or sign action have no such effect, because they only read. They run again after a crash.
     pub(crate) fn has_side_effects(&self, plan: &Plan) -> bool {
         match self {
             Self::Record | Self::Sleep { .. } | Self::Await(_) => false,

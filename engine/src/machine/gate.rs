@@ -127,7 +127,7 @@ pub enum GateDecision {
         tool: Option<ItemId>,
         parameters: Value,
     },
-    /// The call does not run; `text` states the reason for the model.
+    /// The call does not run. `text` is the reason, which is sent to the model.
     Answer {
         why: ResultKind,
         text: String,
@@ -402,7 +402,7 @@ enum CallGroupKind {
 }
 
 /// Returns the kind of parallel group that a call may join; `None` if the call always runs alone. The kind only
-/// determines which calls run at the same time; the gate authorizes each call separately.
+/// determines which calls run at the same time. The gate authorizes each call separately.
 fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(CallGroupKind::Tools);

@@ -76,7 +76,7 @@ const LEFT_OUT_IMAGE: &str = "[an image of the user was left out, because this m
 /// The start of the sentence that names the topic of a summary.
 const FOCUS_PROMPT: &str = "Keep everything about this subject in detail: ";
 
-/// Returns the last reply with the messages after it; all messages if there is no reply.
+/// Returns the last reply with the messages after it, or all messages if there is no reply.
 fn since_reply(messages: &[SharedMessage]) -> &[SharedMessage] {
     let reply = messages.iter().rposition(|message| matches!(**message, Message::Assistant { .. }));
     messages.get(reply.unwrap_or(0)..).unwrap_or_default()

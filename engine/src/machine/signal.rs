@@ -47,7 +47,7 @@ pub enum Fact {
     ReplyInterrupted(Box<InterruptedReply>),
     /// The results of creating the child threads of one group of calls.
     Spawned(Vec<SpawnResult>),
-    /// A child ended; `answer` is the result for a call that waited for the child.
+    /// A child ended. `answer` is the result for a call that waited for the child.
     ChildEnded {
         spawn: u64,
         thread_id: String,
@@ -100,8 +100,8 @@ pub struct InterruptedReply {
 pub enum SpawnResult {
     /// The child exists: `spend` nano-dollars are reserved for it, and the process `pid` runs it.
     Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
-    /// No child was created. `reason` is the message for the model; `hit` is the limit that forbade the spawn, if a
-    /// limit forbade it.
+    /// No child was created. `reason` is the message for the model. `hit` is the limit that forbade the spawn; `None`
+    /// if there was another reason.
     Refused { spawn: u64, reason: String, hit: Option<LimitHit> },
 }
 

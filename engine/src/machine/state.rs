@@ -152,7 +152,8 @@ impl OwnedTime {
         self.elapsed_at(self.now)
     }
 
-    /// Returns the owned time up to `now` in milliseconds; a clock that was set back does not reduce it.
+    /// Returns the owned time up to `now`, in milliseconds. If the clock was set back, returns the owned time up to the
+    /// last event.
     pub(crate) fn elapsed_at(&self, now: i64) -> u64 {
         let until = self.paused.unwrap_or(now.max(self.now));
         u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
@@ -280,7 +281,7 @@ impl ChildState {
 /// Control messages received by the thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Mailbox {
-    /// Ids of the control messages that the thread has received; a repeated message is ignored.
+    /// Ids of the control messages that the thread has received. A message with one of these ids is ignored.
     pub received: BTreeSet<String>,
     pub steering: VecDeque<QueuedMessage>,
     pub follow_ups: VecDeque<QueuedMessage>,
@@ -393,7 +394,7 @@ impl ThreadState {
         plan.model.fallback.as_deref().filter(|_| self.on_fallback).unwrap_or(&plan.model)
     }
 
-    /// Returns the number of the current turn, from 1; between two turns, the number of the next turn.
+    /// Returns the number of the current turn, from 1. Between two turns, returns the number of the next turn.
     pub fn turn(&self) -> u64 {
         self.attempt.as_ref().map_or(self.cost.turns + 1, |a| a.turn)
     }

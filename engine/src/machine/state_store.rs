@@ -26,7 +26,7 @@ pub enum StateOp {
     Set(StateSet),
 }
 
-/// Parses the arguments; an error is a message for the model.
+/// Parses the arguments of a call. An error is a message for the model.
 pub(crate) fn parse_state_op(parameters: &Value) -> Result<StateOp, String> {
     let wrong = |what: &str| Err(format!("state: {what}"));
     let Value::Object(given) = parameters else { return wrong("the parameters must be an object") };

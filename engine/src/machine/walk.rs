@@ -18,7 +18,7 @@ use crate::thread::{RunError, Status};
 pub(super) enum StepResult {
     /// The driver has to perform an effect.
     Do(Effect),
-    /// Events have to be written; no effect is needed.
+    /// Events have to be written, and no effect is needed.
     Write(Vec<EventBody>),
     /// The step needs neither an effect nor an event. The state determines the outcome, which selects the next step.
     Finished(Outcome),
@@ -42,7 +42,7 @@ pub(super) struct WalkContext<'a> {
     pub group_start: usize,
 }
 
-/// Maximum number of steps without an effect or a write; no valid plan reaches it.
+/// Maximum number of steps of a walk without an effect or a write. No valid plan reaches this maximum.
 const MAX_IDLE_STEPS: usize = 256;
 
 pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {

@@ -48,7 +48,7 @@ pub(super) struct Session {
 
 struct SessionThread {
     calls: mpsc::Sender<QueuedCall>,
-    /// The reason why the thread has ended; not set while the thread runs.
+    /// The reason why the thread has ended. Not set while the thread runs.
     ended: Arc<OnceLock<String>>,
 }
 
@@ -169,7 +169,7 @@ impl Session {
         Ok(CallOutcome::Done(ServedResult { content: mask_secrets(&text).into_owned(), is_error }))
     }
 
-    /// Returns the session's thread; the first call starts it.
+    /// Returns the session's thread. The first call starts the thread.
     async fn thread(&self) -> Result<&SessionThread, EngineError> {
         self.thread
             .get_or_try_init(|| async {

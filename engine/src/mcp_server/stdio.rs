@@ -193,8 +193,8 @@ async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Reads a line without its line break; an error if the line is too large. `None` at the end of the input. The last
-/// line needs no line break.
+/// Reads a line and returns it without its line break. `None` at the end of the input. The last line needs no line
+/// break. The inner error is the response to a line that is too large.
 async fn read_line<R: AsyncRead + Unpin>(
     input: &mut BufReader<R>,
 ) -> io::Result<Option<Result<Vec<u8>, MessageError>>> {

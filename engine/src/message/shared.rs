@@ -88,8 +88,8 @@ impl SharedMessage {
         bytes
     }
 
-    /// Returns a copy of the message with other call ids. If `is_same` accepts the stored copy, returns this copy;
-    /// otherwise creates a copy with `rename` and stores it.
+    /// Returns a copy of the message with other call ids. If `is_same` accepts the stored copy, returns this copy.
+    /// Otherwise creates a copy with `rename`, stores it and returns it.
     #[must_use]
     pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {
         let mut slot = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner);

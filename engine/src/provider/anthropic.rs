@@ -1,4 +1,5 @@
-//! The wire format `anthropic`: Anthropic's Messages API. This file maps requests; `decoder.rs` reads the streams.
+//! The wire format `anthropic`: Anthropic's Messages API. This file builds the requests, and `decoder.rs` parses the
+//! streams.
 
 mod decoder;
 

@@ -1,6 +1,6 @@
 //! Provider files as data (see the providers reference), and the connection settings made from them.
 //!
-//! The compiler selects provider and model (`PlannedModel`); this module combines the model's `connection` (the merged
+//! The compiler selects provider and model (`PlannedModel`). This module combines the model's `connection` (the merged
 //! provider file) with the environment.
 
 use std::path::Path;
@@ -74,7 +74,7 @@ pub struct ModelDefinition {
 pub enum ToolUse {
     #[default]
     Native,
-    /// The model has no native tools; calls are parsed from its text.
+    /// The model has no native tools, so calls are parsed from its text.
     TextParsed,
 }
 

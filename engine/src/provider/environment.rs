@@ -55,7 +55,7 @@ impl ProviderEnvironment {
     }
 }
 
-/// Parses `NAME=value` lines, with optional `export` and one pair of quotes; ignores other lines.
+/// Parses `NAME=value` lines, with an optional `export` and an optional pair of quotes. Ignores other lines.
 fn parse(text: &str) -> BTreeMap<String, String> {
     let line = |line: &str| {
         let line = line.trim();

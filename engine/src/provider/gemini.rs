@@ -1,4 +1,5 @@
-//! The `gemini` wire: Google's `generateContent`, streamed. This file maps requests; `decoder.rs` reads the streams.
+//! The `gemini` wire: Google's `generateContent`, streamed. This file builds the requests, and `decoder.rs` parses the
+//! streams.
 
 mod decoder;
 
@@ -139,7 +140,7 @@ impl ContentKind {
     }
 }
 
-/// Returns true if the model requires thought signatures; models of older generations do not.
+/// Returns true if the model requires thought signatures, as models from Gemini 3 do.
 fn requires_signatures(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     !["gemini-1", "gemini-2", "gemma"].iter().any(|older| name.starts_with(older))

@@ -73,7 +73,7 @@ pub struct ResponseStream {
 }
 
 impl Endpoint {
-    /// Creates an endpoint. `path` is appended to the base URL; `extra` are the wire's own headers.
+    /// Creates an endpoint. `path` is appended to the base URL. `extra` are the wire's own headers.
     ///
     /// # Errors
     /// [`FailedStage::Setup`] for an invalid base URL, header or key, and for a missing key.

@@ -1,5 +1,5 @@
-//! The wire format `openai-chat`: Chat Completions of OpenAI and compatible servers. This file maps requests;
-//! `decoder.rs` reads the streams.
+//! The wire format `openai-chat`: Chat Completions of OpenAI and compatible servers. This file builds the requests, and
+//! `decoder.rs` parses the streams.
 
 mod decoder;
 

@@ -1,5 +1,5 @@
-//! The `openai-responses` wire: OpenAI's Responses API, used without server state (`store: false`). This file maps
-//! requests; `decoder.rs` reads the streams.
+//! The `openai-responses` wire: OpenAI's Responses API, used without server state (`store: false`). This file builds
+//! the requests, and `decoder.rs` parses the streams.
 //!
 //! Reasoning arrives as encrypted items, which are stored unchanged and sent back at their place, so that the model can
 //! continue its reasoning.
@@ -64,7 +64,7 @@ impl Provider for OpenaiResponses {
     }
 }
 
-/// Returns the body of a request; depends on its arguments alone. `encrypted_reasoning` requests encrypted reasoning
+/// Returns the body of a request. Equal arguments give equal bytes. `encrypted_reasoning` requests encrypted reasoning
 /// items, which models without reasoning refuse.
 pub fn encode(request: &Request, encrypted_reasoning: bool) -> Vec<u8> {
     let mut body = Map::new();

@@ -189,8 +189,8 @@ fn tool_call(call: &ScriptedCall, turn: u32, n: usize, ids: &IdPlaceholders) -> 
     }
 }
 
-/// Returns the usage that the script declares. Undeclared input and output tokens are estimated at four characters
-/// per token; undeclared cache tokens are 0.
+/// Returns the usage that the script declares. Undeclared input and output tokens are estimated at four characters per
+/// token. Undeclared cache tokens are 0.
 fn scripted_usage(reported: &ScriptedUsage, request: &Request, content: &[ContentBlock]) -> Usage {
     let tokens = |characters: usize| u64::try_from(characters.div_ceil(4)).unwrap_or(u64::MAX);
     let sent = || {

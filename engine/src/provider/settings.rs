@@ -49,7 +49,7 @@ impl ApiKey {
         Self(key.trim().to_owned())
     }
 
-    /// Returns the key itself; use it only for a request header.
+    /// Returns the text of the key. Callers may use the text only in a request header.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

@@ -1,6 +1,6 @@
 //! An incremental parser of server-sent events, independent of chunk boundaries, with a maximum event size.
 //!
-//! Independent of HTTP and JSON. The text is UTF-8; invalid bytes become U+FFFD, as the standard requires.
+//! Independent of HTTP and JSON. The text is UTF-8. Invalid bytes become U+FFFD, as the standard requires.
 
 use memchr::{memchr, memchr2};
 

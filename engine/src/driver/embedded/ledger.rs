@@ -65,7 +65,7 @@ impl EmbeddedDriver {
     }
 
     /// Returns true if the calls of this thread come from an MCP client instead of a model. Connects the provider to
-    /// find out; the next effect needs the connection anyway.
+    /// determine this. The next effect needs the connection anyway.
     fn has_client(&self) -> bool {
         let provider = self.connection(false).as_ref();
         provider.is_ok_and(|provider| provider.serves_client(self.plan.directive.as_str()))

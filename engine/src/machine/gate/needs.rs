@@ -40,7 +40,7 @@ pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<St
     chain.iter().filter_map(bound).collect()
 }
 
-/// Returns the folders that lie inside every bound; a bound is a list of folders. For the bounds `["src"]` and
+/// Returns the folders that lie inside every bound. A bound is a list of folders. For the bounds `["src"]` and
 /// `["src/a"]`, the result is `["src/a"]`. Empty if there are no bounds.
 pub(super) fn common_folders(bounds: &[Vec<String>]) -> Vec<String> {
     let inside = |from: &[String], of: &[String]| -> Vec<String> {

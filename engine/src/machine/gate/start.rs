@@ -1,6 +1,6 @@
 //! Arguments of `rye/agent/threads/thread_directive`. Like `rye_execute` on a directive, this tool starts a child, but
-//! the call can also set the model and the limits of the child. This module parses the arguments; the gate authorizes
-//! the start.
+//! the call can also set the model and the limits of the child. This module parses the arguments, and the gate
+//! authorizes the start.
 
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ pub(in crate::machine) const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_
 const PARAMETER_NAMES: [&str; 5] = ["directive_name", "async", "inputs", "model", "limit_overrides"];
 const LIMIT_NAMES: [&str; 6] = ["turns", "tokens", "spend", "spawns", "duration_seconds", "depth"];
 
-/// Parses the arguments of a call that starts a directive; an error is a message for the model.
+/// Parses the arguments of a call that starts a directive. An error is a message for the model.
 pub(super) fn parse_child_start(parameters: &Value) -> Result<ChildStart, String> {
     let Value::Object(given) = parameters else { return Err(wrong("the parameters must be an object")) };
     if let Some(key) = given.keys().find(|key| !PARAMETER_NAMES.contains(&key.as_str())) {

@@ -1,5 +1,5 @@
-//! Steps for the tool calls of a reply: hooks, gate, tools, guard, structured return. Calls run in source order;
-//! adjacent calls that may run in parallel form a group.
+//! Steps for the tool calls of a reply: hooks, gate, tools, guard, structured return. Calls run in the order of the
+//! reply. Adjacent calls that may run in parallel form a group.
 
 use std::ops::Range;
 

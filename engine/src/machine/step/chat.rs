@@ -132,8 +132,8 @@ fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     EventBody::PromptEnded(Box::new(ended_prompt(walk.state, closing, status, code, message)))
 }
 
-/// Returns the end of the current prompt, with the cost of the prompt. `closing` holds the events that close
-/// open attempts; they precede the end of the prompt, and their settlements are part of the cost.
+/// Returns the end of the current prompt, with the cost of the prompt. `closing` holds the events that close open
+/// attempts and precede the end of the prompt. Their settlements are part of the cost.
 fn ended_prompt(
     state: &ThreadState,
     closing: &[EventBody],

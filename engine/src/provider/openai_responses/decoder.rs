@@ -156,15 +156,14 @@ const RESPONSE_FIELDS: [&str; 38] = [
 /// An output item whose end has not arrived yet.
 #[derive(Debug)]
 enum OpenItem {
-    /// The parts of a message by index; each part is a text or a refusal.
+    /// The parts of a message by index. Each part is a text or a refusal.
     Message(BTreeMap<u64, String>),
     Call {
         id: String,
         name: String,
         arguments: String,
     },
-    /// A reasoning item, or an item of an unknown kind; `thinking` holds the parts of the text that is displayed, by
-    /// index.
+    /// A reasoning item, or an item of an unknown kind. `thinking` holds the displayed parts of its text, by index.
     Other {
         value: Value,
         thinking: BTreeMap<u64, String>,

@@ -58,7 +58,7 @@ pub struct ScriptedReply {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, from = "CallFields", into = "CallFields")]
 pub struct ScriptedCall {
-    /// The id; if `None`, `call_<turn>_<n>`, both counted from 1.
+    /// The id of the call. If `None`, the id is `call_<turn>_<n>`, with both numbers counted from 1.
     pub id: Option<String>,
     /// The tool's palette name.
     pub name: String,
@@ -106,7 +106,7 @@ impl From<ScriptedCall> for CallFields {
     }
 }
 
-/// Token counts; omitted counts are estimated (input, output) or zero (cache).
+/// Token counts. Omitted input and output counts are estimated, and omitted cache counts are 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedUsage {
@@ -325,7 +325,7 @@ impl Script {
     }
 
     /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. The faults that
-    /// precede a reply in the script are the results of the first attempts of that reply; every later attempt gets the
+    /// precede a reply in the script are the results of the first attempts of that reply. Every later attempt gets the
     /// reply. `None` if the script has no step left.
     pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&ScriptStep> {
         let steps = self.threads.get(directive).unwrap_or(&self.steps);
@@ -363,7 +363,7 @@ fn with_line(line: Option<u32>, message: &str) -> String {
     line.map_or_else(|| message.to_owned(), |line| format!("line {line}: {message}"))
 }
 
-/// Reads a list of steps; `fault` creates an error about the list, and `line` returns the line of a step.
+/// Reads a list of steps. `fault` creates an error about the list, and `line` returns the line of a step.
 fn steps(
     value: &Value,
     place: &str,

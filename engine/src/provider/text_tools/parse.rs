@@ -140,7 +140,7 @@ fn unfenced(text: &str) -> &str {
     inside.split_once('\n').map_or(inside, |(_, body)| body).trim()
 }
 
-/// Extracts the name of a call from invalid JSON; `tool_call` if the text contains no name.
+/// Extracts the name of a call from invalid JSON. Returns `tool_call` if the text contains no name.
 fn guessed_name(text: &str) -> String {
     let after = text.split_once("\"name\"").map(|(_, rest)| rest.trim_start().trim_start_matches(':').trim_start());
     let name = after.and_then(|rest| rest.strip_prefix('"')).and_then(|rest| rest.split('"').next());
