@@ -187,12 +187,12 @@ impl ThreadHandle {
         Self { thread_id, live, running }
     }
 
-    /// Cancels the thread: it finishes the current step, then stops.
+    /// Cancels the thread. The thread finishes the current step and then stops.
     pub fn cancel(&self) {
         self.running.control.send(ControlMessage::Cancel);
     }
 
-    /// Kills the thread: a call in progress is cut and settled at its worst case.
+    /// Kills the thread. Calls in progress are stopped at once.
     pub fn kill(&self) {
         self.running.control.send(ControlMessage::Kill);
     }

@@ -111,9 +111,9 @@ impl Incoming {
 }
 
 impl ControlSender {
-    /// Redirects this sender and its clones: from now on, every message goes to the thread that continues this thread.
-    /// `received` contains the ids of the messages that this thread has received. The continuation does not receive them
-    /// again.
+    /// Redirects this sender and its clones to `to`, the sender of the thread that continues this thread. From now on,
+    /// every message goes to that thread. `received` contains the ids of the messages that this thread has received.
+    /// The continuation does not receive them again.
     pub fn redirect(&self, to: &Self, received: &BTreeSet<String>) {
         to.state.continue_from(&self.state);
         // The lock delays the ids of an earlier thread until the continuation is known.

@@ -235,7 +235,7 @@ impl Engine {
         Box::pin(self.inner.continue_from(thread, ResumePoint::Turn(turn), message.into(), None)).await
     }
 
-    /// Hands off an ended thread: starts a new thread that continues it as if its context had been full.
+    /// Hands off an ended thread: starts a new thread that continues the ended thread, as if the context had been full.
     pub async fn hand_off(&self, thread: &ThreadId) -> Result<ThreadHandle, EngineError> {
         Box::pin(self.inner.continue_from(thread, ResumePoint::Handoff, UserMessage::default(), None)).await
     }

@@ -91,7 +91,7 @@ pub struct ToolDefinition {
     pub schema: Arc<Value>,
 }
 
-/// A complete reply: the stream ended with its final event.
+/// A complete reply, whose stream ended with its final event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     pub content: Vec<ContentBlock>,
@@ -123,8 +123,8 @@ impl Usage {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 
-    /// Returns false if these counts cannot be right for a reply with this content: a prompt has at least one token,
-    /// and a reply that is not empty has at least one token.
+    /// Returns false if these counts cannot be right for a reply with this content. A prompt has at least one token,
+    /// and so has a reply that is not empty.
     pub(crate) fn is_plausible_for(&self, content: &[ContentBlock]) -> bool {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
@@ -263,7 +263,8 @@ pub struct CutStream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedStage {
-    /// Missing key, unknown provider, or invalid request: nothing was sent.
+    /// The call failed before a request was sent, for example because of a missing key, an unknown provider or an
+    /// invalid request.
     Setup,
     Connect,
     Timeout,
@@ -280,7 +281,7 @@ pub enum FailedStage {
 /// The code of a call that was cut at the deadline of its thread.
 pub(crate) const DEADLINE_CODE: &str = "thread_deadline";
 
-/// The `code` of a [`CallError`] that a script causes: the script is invalid or has no step left. Never retried.
+/// The `code` of a [`CallError`] for a script that is invalid or has no step left. Such an error is never retried.
 pub(crate) const SCRIPT_ERROR: &str = "script";
 
 impl CallError {

@@ -38,7 +38,7 @@ pub struct HookTable {
     points: BTreeMap<HookPoint, Vec<ReadyHook>>,
     /// Ids of hooks whose text fills a placeholder of the prompt.
     awaited: BTreeSet<String>,
-    /// The ceilings of the settings: no hook raises a limit above its ceiling.
+    /// The highest values to which hooks can raise the limits, from the settings.
     ceilings: BTreeMap<LimitName, u64>,
 }
 
@@ -305,7 +305,7 @@ fn recorded_operand(value: Value) -> Value {
 /// The contribution of a fired hook to the answer of its hook point.
 #[derive(Debug)]
 enum FiredHook {
-    /// Nothing to add: the plan already contains the text of the hook as a layer.
+    /// The hook adds nothing, because the plan already contains the text of the hook as a layer.
     Layer,
     /// The text of the hook, at a hook point that collects the texts of its hooks.
     Text(String),

@@ -35,8 +35,8 @@ pub enum Message {
         content: String,
         display: bool,
     },
-    /// A command that the user ran. `excluded` is true if the user typed `!!` before the command: the model then does
-    /// not see it.
+    /// A command that the user ran. `excluded` is true if the user typed `!!` before the command. The command and its
+    /// output are then not sent to the model.
     Bash {
         command: String,
         output: String,
@@ -139,7 +139,8 @@ impl Message {
         Self::User { content: vec![ContentBlock::Text { text: text.into() }] }
     }
 
-    /// Creates a user message with images before its text: models interpret an image better if the question follows it.
+    /// Creates a user message with images before its text, because models interpret an image better if the question
+    /// follows it.
     pub(crate) fn user_with_images(images: &[ImageRef], text: impl Into<SharedText>) -> Self {
         let shown = images.iter().cloned().map(ContentBlock::Image);
         Self::User { content: shown.chain([ContentBlock::Text { text: text.into() }]).collect() }

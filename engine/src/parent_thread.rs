@@ -8,8 +8,8 @@ use crate::error::EngineError;
 use crate::event::{Opened, ThreadOrigin};
 use crate::thread_id::ThreadId;
 
-/// Returns the limits of a parent that bound the plan of a child. The duration is the whole duration of the parent, not
-/// its remaining time: otherwise the plan of a child would depend on the moment of the spawn. At run time, the
+/// Returns the limits of a parent that bound the plan of a child. The duration is the whole duration of the parent,
+/// because with its remaining time the plan of a child would depend on the moment of the spawn. At run time, the
 /// remaining time of the parent bounds the child.
 pub(crate) fn spawn_limits(launch: &Opened, plan: &Plan) -> PlanLimits {
     // The start event of a run or a chat holds the whole duration. The start event of any other thread may hold a

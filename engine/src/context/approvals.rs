@@ -1,4 +1,4 @@
-//! The handling of calls that need an approval: by a handler, or by a fixed answer.
+//! Handles approval requests of threads: asks a handler, or gives a fixed answer.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ pub trait ApprovalHandler: Send + Sync {
     fn ask<'a>(&'a self, request: ApprovalRequest<'a>) -> BoxFuture<'a, Approval>;
 }
 
-/// The policy for approval requests: for calls, and for reached limits that a hook escalates. Each embedder chooses a
-/// policy.
+/// The policy for approval requests. A request is about a call, or about a reached limit that a hook escalates. Each
+/// program that embeds the engine chooses a policy.
 #[derive(Clone)]
 pub enum ApprovalPolicy {
     /// A handler answers each approval request.

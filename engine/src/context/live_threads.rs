@@ -89,7 +89,7 @@ impl RunningThread {
     }
 }
 
-/// A guard: until it is dropped, the process counts as waiting for a child and is not idle.
+/// A guard. Until the guard is dropped, the process counts as waiting for a child and is not idle.
 pub(crate) struct AwaitedChildGuard(Arc<EngineContext>);
 
 impl Drop for AwaitedChildGuard {
@@ -99,7 +99,7 @@ impl Drop for AwaitedChildGuard {
     }
 }
 
-/// A guard: until it is dropped, no other task of this process recovers the thread.
+/// A guard. Until the guard is dropped, no other task of this process recovers the thread.
 pub(crate) struct RecoveryGuard {
     engine: Arc<EngineContext>,
     thread: ThreadId,

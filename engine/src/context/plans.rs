@@ -22,7 +22,7 @@ type HookTableKey = (String, [u8; 32]);
 #[derive(Debug, Default)]
 pub(crate) struct SharedPlans {
     known: Mutex<BTreeMap<String, SharedPlan>>,
-    /// A lock for storing plans: one plan is stored at a time.
+    /// A lock that a task holds while it stores a plan, so that plans are stored one after another.
     storing: Mutex<()>,
     hooks: Mutex<BTreeMap<HookTableKey, Weak<HookTable>>>,
 }

@@ -33,7 +33,8 @@ impl CachedWorld {
         Self { disk, files, lists, state: WorldState::default(), nothing: ChangedAnswers::default(), before: None }
     }
 
-    /// Returns true if a listed item is a symbolic link: the item's content can change while the link stays the same.
+    /// Returns true if a listed item is a symbolic link. The content of such an item can change without a change of the
+    /// link.
     pub fn has_links(&self) -> bool {
         self.disk.listings.borrow().values().any(|listing| listing.has_links)
     }

@@ -22,7 +22,7 @@ type ByFolder<T> = BTreeMap<(Space, Box<str>), T>;
 #[derive(Default)]
 pub(super) struct FolderCache {
     folders: RefCell<ByFolder<Rc<FolderNames>>>,
-    /// For each folder of the second level (such as `.ai/knowledge`): true if the folder exists.
+    /// The folders of the second level, such as `.ai/knowledge`. The value is true if the folder exists.
     roots: RefCell<ByFolder<bool>>,
 }
 

@@ -66,9 +66,9 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
     Ok(found)
 }
 
-/// Lists files in the project's root that may have a misspelled name: a name that is nearly the name of a file that rye
-/// reads there. A name that is nearly the name of a context file counts only if the root has no context file. A name
-/// that is nearly `.mcp.json` counts only if the root has no `.mcp.json`.
+/// Lists files in the project's root whose name is probably misspelled, because it is similar to the name of a file
+/// that rye reads there. A name that is similar to the name of a context file is listed only if the root has no context
+/// file. A name that is similar to `.mcp.json` is listed only if the root has no `.mcp.json`.
 pub(super) fn list_misnamed_root_files(dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let (mut has_context, mut has_servers) = (false, false);
@@ -93,8 +93,8 @@ pub(super) fn list_other_clients(dir: &Dir) -> Vec<UnrecognizedFile> {
     [CLAUDE_AGENTS, CLAUDE_SETTINGS].iter().filter(|path| exists(path)).map(|path| file(path)).collect()
 }
 
-/// Returns the entries of a folder. The folder is opened only once, and its entries are read from the same handle: two
-/// system calls per folder.
+/// Returns the entries of a folder. The folder is opened once, and its entries are read from this handle, which takes
+/// two system calls.
 pub(super) fn folder_entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
     let mut options = OpenOptions::new();
     let directory = i32::try_from(OFlags::DIRECTORY.bits()).unwrap_or(0);

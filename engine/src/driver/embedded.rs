@@ -72,8 +72,8 @@ pub struct EmbeddedDriver {
     row_update: Mutex<(i64, bool)>,
 }
 
-/// A guard: while it is alive, control messages for the children of the thread are also sent to `child`, which a hook
-/// has started.
+/// A guard. Until the guard is dropped, control messages for the children of the thread are also sent to `child`, which
+/// a hook has started.
 pub(crate) struct HookChildGuard<'e> {
     embedded: &'e EmbeddedDriver,
     child: ThreadId,

@@ -1,4 +1,5 @@
-//! The fields of the events. Old transcripts must stay readable: fields are only added, with a default.
+//! The fields of the events. Fields are only added, and every added field has a default, so that old transcripts stay
+//! readable.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::image::ImageRef;
 use crate::message::{ContentBlock, Message, ToolCall};
 use crate::thread::{Cost, Status};
 
-/// The start of a thread: data that the engine sets and that no argument can change.
+/// The data with which a thread starts. The engine sets this data, and no argument can change it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
     pub thread_id: String,
@@ -197,7 +198,7 @@ pub struct AttemptIntended {
     pub unpriced: bool,
 }
 
-/// The reservation of an attempt: the worst case of the attempt is reserved in the ledger.
+/// The reservation of an attempt's worst-case cost in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
     pub turn: u64,
@@ -256,7 +257,8 @@ pub struct Settled {
     pub usage: Usage,
     /// True if the final usage of the call is not known, so that a bound or an estimate is booked.
     pub unknown_outcome: bool,
-    /// Nano-dollars of `amount` above the reservation: the provider counted more tokens than the bound allows.
+    /// The part of `amount` above the reservation, in nano-dollars. Greater than 0 only if the provider counted more
+    /// tokens than the computed bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overspent: u64,
 }
@@ -333,7 +335,7 @@ pub enum HookOutcome {
         messages: Vec<Message>,
         system: Option<String>,
     },
-    /// Changes of the messages in the next model call: operations on a copy of the messages, in order.
+    /// Operations on a copy of the messages, in order. The next model call sends the changed copy.
     Context {
         operations: Vec<ContextOperation>,
     },

@@ -228,7 +228,7 @@ pub struct QueuedMessage {
     #[serde(default)]
     pub accepted: bool,
     /// The error of the `input` hook with `on_failure: fail` that failed at this message. The prompt of the message
-    /// ends with this error before it sends anything.
+    /// ends with this error before a model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]

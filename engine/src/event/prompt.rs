@@ -110,7 +110,7 @@ pub enum PromptStatus {
     Error,
 }
 
-/// An unfinished prompt of a chat: it started in the continued thread and proceeds in the continuation.
+/// An unfinished prompt of a chat. The prompt started in the continued thread and proceeds in the continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContinuedPrompt {
     /// Number of the prompt in the session, from 1.
@@ -122,8 +122,8 @@ pub struct ContinuedPrompt {
     pub capped: bool,
 }
 
-/// The messages that a handoff left out, and the messages that it retained (`kept_…`): their number and their estimated
-/// tokens.
+/// The number and the estimated tokens of the messages that a handoff left out, and of the messages that the handoff
+/// retained (`kept_…`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutMessages {
     pub messages: u64,

@@ -220,7 +220,7 @@ fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody
         .collect()
 }
 
-/// Limits the retries that `error` hooks request: the retry table sets the maximum number. Beyond the maximum, the
+/// Limits the retries that `error` hooks request to the maximum number in the retry table. Beyond this maximum, the
 /// failure is final.
 fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     let retries = matches!(run.answer, HookOutcome::Retry { .. });

@@ -11,7 +11,8 @@ use crate::event::{ImpliedRaise, LimitHit, LimitScope};
 /// The effect of an approval on the limit that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ApprovalRaise {
-    /// The approval alone is enough: the limit is higher than when it was reached, or no message can raise it.
+    /// The approval needs no raise, because the limit has already been raised since it was reached, or because no
+    /// message can raise the limit.
     NotNeeded,
     Needed(ImpliedRaise),
     /// The limit of the parent or of the session allows no higher value.

@@ -15,7 +15,7 @@ use crate::event::{ChildIntended, Ended, ImpliedRaise, Settled};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// No action: the machine only has events to write. The driver answers with the time.
+    /// No action, because the machine only has events to write. The driver answers with the current time.
     Record,
     Reserve(Reservation),
     CallModel {
@@ -55,9 +55,9 @@ pub enum Effect {
     /// A wait for the next prompt of a chat. Any control message ends the wait. Before the wait, the driver books the
     /// open settlements.
     Wait,
-    /// The end of the thread: the driver settles open attempts and releases the reservation. If `cancel` is given, the
-    /// driver also ends the descendants of the thread; `cancel` lists the recorded children. `leaves` holds the data
-    /// that the registry needs about the continuation; `None` if there is no continuation.
+    /// The end of the thread. The driver books the open settlements and releases the reservation. If `cancel` is given,
+    /// the driver also ends the descendants of the thread. `cancel` lists the recorded children. `leaves` holds the
+    /// data that the registry needs about the continuation, and is `None` if there is no continuation.
     Done {
         settle: Vec<Settled>,
         ended: Arc<Ended>,

@@ -70,9 +70,9 @@ pub struct Dispatch {
     pub name: String,
     pub call: GatedCall,
     pub idempotent: bool,
-    /// Folders that a process of this call may write: every thread of the spawn chain grants them.
+    /// Folders that a process of this call may write. Every thread of the spawn chain grants these folders.
     pub write: Vec<String>,
-    /// Hosts that a process of this call may reach: every thread of the spawn chain grants them.
+    /// Hosts that a process of this call may reach. Every thread of the spawn chain grants these hosts.
     pub net: Vec<String>,
     /// Grant patterns of every thread of the spawn chain, the thread's own first. A write to an item is checked against
     /// these patterns.
@@ -432,7 +432,7 @@ fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
     }
 }
 
-/// A parsed call: the action that would be dispatched.
+/// A parsed call, as the action that is dispatched if the gate authorizes the call.
 enum ParsedCall {
     Tool {
         item_id: ItemId,

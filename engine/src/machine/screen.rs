@@ -1,6 +1,6 @@
 //! The intake of user messages: each message passes the `input` hooks and the expansion of skills and prompt templates
-//! once, before it has any effect on the thread. A message that a hook handles has no further effect: it skips no tool
-//! calls and causes no model call.
+//! once, before it has any effect on the thread. A message that a hook handles has no further effect. For example, no
+//! tool calls are skipped, and no model call is made.
 
 use rye_compiler::commands::split_command;
 use rye_compiler::hook::{HookPoint, PlannedHook};

@@ -19,7 +19,7 @@ pub struct Signal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// No fact except the current time: expired waits end, and pending events are written.
+    /// No fact except the current time. Expired waits end, and pending events are written.
     Tick,
     /// The thread starts.
     Opened {
@@ -33,7 +33,7 @@ pub enum Fact {
         cut_bytes: u64,
     },
     Reserved,
-    /// The ledger refused the reservation: only `remaining` nano-dollars are left.
+    /// The ledger refused the reservation, because only `remaining` nano-dollars are left.
     NotReserved {
         remaining: u64,
     },
@@ -98,7 +98,7 @@ pub struct InterruptedReply {
 /// The result of one requested spawn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SpawnResult {
-    /// The child exists: `spend` nano-dollars are reserved for it, and the process `pid` runs it.
+    /// The child was created. `spend` nano-dollars are reserved for the child, and the process `pid` runs it.
     Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
     /// No child was created. `reason` is the message for the model. `hit` is the limit that forbade the spawn; `None`
     /// if there was another reason.

@@ -45,7 +45,7 @@ pub struct ThreadState {
     /// The state of a chat; `None` in a run.
     pub chat: Option<ChatState>,
     /// True if an MCP client makes the calls in place of a model, so that a turn costs nothing. Recovery sets the flag
-    /// to false: a model then continues the thread.
+    /// to false, because a model then continues the thread.
     pub serves_client: bool,
     pub cost: Cost,
     pub conversation: Conversation,

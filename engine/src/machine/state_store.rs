@@ -1,5 +1,5 @@
 //! Calls of the tool `rye/agent/threads/state`, which reads and writes values that a thread stores for its hooks and
-//! tools. The machine answers these calls itself and starts no program: a write is an event of the thread.
+//! tools. The machine answers these calls itself and starts no program. A write is recorded as an event of the thread.
 
 use std::collections::BTreeMap;
 

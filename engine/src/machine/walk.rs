@@ -52,8 +52,8 @@ pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {
     }
 }
 
-/// Walks to the first step that needs an effect or a write. `now` may be later than the time of the last event: the end
-/// of a wait is not recorded as an event, so the walk finds by `now` that a wait has ended.
+/// Walks to the first step that needs an effect or a write. `now` may be later than the time of the last event. The
+/// walk compares `now` with the end of a wait, because the end of a wait is not recorded as an event.
 pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult {
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::children_to_cancel(plan, state, ended.status));
@@ -116,13 +116,13 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
     end_without_edge(walk)
 }
 
-/// Returns true if the event announces an attempt, a call or a child: work that must not start after the deadline.
+/// Returns true if the event announces an attempt, a call or a child. Such work must not start after the deadline.
 fn starts_work(event: &EventBody) -> bool {
     matches!(event, EventBody::AttemptIntended(_) | EventBody::ToolStarted(_) | EventBody::ChildIntended(_))
 }
 
 /// Returns the remaining duration of the thread, in milliseconds. `None` while the clock is paused. Also `None` for a
-/// run of a single tool call: such a run has no duration limit, because the timeout of the tool bounds it.
+/// run of a single tool call, which has no duration limit, because the timeout of the tool bounds the run.
 fn remaining_ms(walk: &WalkContext<'_>) -> Option<u64> {
     walk.state.remaining_ms_at(walk.now).filter(|_| walk.plan.graph.has(Node::Limits))
 }

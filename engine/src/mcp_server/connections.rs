@@ -1,5 +1,5 @@
-//! The connections of the HTTP transport. Their number is bounded: at the maximum, a new connection replaces the
-//! connection that has waited the longest for a request.
+//! The connections of the HTTP transport. Their number is bounded. If the maximum is reached, a new connection replaces
+//! the connection that has waited the longest for a request.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,14 +14,14 @@ pub(super) struct ConnectionUse(Mutex<Waiting>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
-    /// Waiting for a request since this time: the head of the request has not arrived completely.
+    /// Waiting for a request since this time. The head of the request has not arrived completely.
     Since(Instant),
     /// A request is being answered.
     Answering,
     Evicted,
 }
 
-/// A guard: until it is dropped, its connection answers a request and is not evicted.
+/// A guard. Until the guard is dropped, its connection counts as answering a request and is not evicted.
 pub(super) struct Answering(Arc<ConnectionUse>);
 
 impl ConnectionUse {

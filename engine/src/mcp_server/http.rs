@@ -141,7 +141,7 @@ impl SessionDeletion {
     }
 }
 
-/// A guard: until it is dropped, the session has an open response.
+/// A guard. Until the guard is dropped, the session has an open response.
 struct OpenResponse {
     uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
     session: String,

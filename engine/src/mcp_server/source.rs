@@ -185,7 +185,7 @@ impl SessionTable {
         self.get(thread).is_some()
     }
 
-    /// Ends all sessions: their threads get no more calls, and running calls are stopped.
+    /// Ends all sessions. The threads of the sessions get no more calls, and running calls are stopped.
     pub fn close(&self, engine: &Engine) {
         self.closing.send_replace(true);
         for source in self.sources.lock().unwrap_or_else(PoisonError::into_inner).values() {

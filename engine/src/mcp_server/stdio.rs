@@ -27,8 +27,8 @@ const MAX_RECEIVED: usize = 64;
 type Input = Box<dyn AsyncRead + Send + Unpin>;
 type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A guard: when it is dropped, standard input and output are set to blocking mode again, because other programs may
-/// share them.
+/// A guard that sets standard input and output to blocking mode again when it is dropped, because other programs may
+/// share these streams.
 pub(super) struct BlockingModeGuard;
 
 impl Drop for BlockingModeGuard {
@@ -40,8 +40,8 @@ impl Drop for BlockingModeGuard {
     }
 }
 
-/// Opens the standard streams of this process. Must be called inside a tokio runtime: the runtime polls the streams
-/// that are pipes or sockets, because a blocking read by another thread costs several thread switches for every
+/// Opens the standard streams of this process. Must be called inside a tokio runtime. The runtime polls the streams
+/// that are pipes or sockets, because a blocking read on another thread would cost several thread switches for every
 /// message.
 pub(super) fn open_standard_streams() -> (Input, Output, BlockingModeGuard) {
     let input = polled(&io::stdin(), |fd| Ok(Box::new(pipe::Receiver::from_owned_fd(fd)?) as Input), |s| Box::new(s));

@@ -145,7 +145,7 @@ impl Endpoint {
 
     /// Sends a request. If an established connection breaks, the cost of the request is unknown, because the server may
     /// have read the request. If the server has answered an earlier request of this process, the error permits an
-    /// immediate retry: the server may only have closed an idle connection.
+    /// immediate retry, because the server may only have closed an idle connection.
     async fn send(&self, body: Vec<u8>) -> Result<Response, CallError> {
         let cut = CutStream { sent: length(body.len()), received: 0 };
         let client = client_for(&self.url)?;

@@ -111,8 +111,8 @@ fn message(turn: ProviderMessage<'_>) -> Option<Value> {
     }
 }
 
-/// Maps user content: a single text as a string, which every server accepts, anything else as a list of parts. `None`
-/// if no part can be sent.
+/// Converts user content to the form of the API. A single text becomes a string, which every server accepts. Any other
+/// content becomes a list of parts. `None` if no part can be sent.
 fn user(content: &[ContentBlock]) -> Option<Value> {
     let texts: Vec<&str> = content.iter().filter_map(text_of).collect();
     let images = content.iter().any(|block| matches!(block, ContentBlock::Image { .. }));

@@ -160,8 +160,9 @@ fn item(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Returns true if an item of the API can be sent back. A reasoning item without encrypted content cannot be sent back:
-/// it is only a reference to data on the server, and requests do not let the server store data (`store` is false).
+/// Returns true if an item of the API can be sent back. A reasoning item without encrypted content cannot be sent back,
+/// because it only refers to data on the server, and `store: false` in the requests prevents the server from storing
+/// data.
 fn can_return(item: &Value) -> bool {
     !is_reasoning(item) || item.get("encrypted_content").is_some_and(Value::is_string)
 }

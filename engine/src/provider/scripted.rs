@@ -60,8 +60,8 @@ impl Scripted {
     }
 }
 
-/// Reads a script. Only regular files of bounded size are accepted: opening a pipe could block, and a device has no
-/// end.
+/// Reads a script. Only regular files of bounded size are accepted, because opening a pipe could block, and a device
+/// has no end.
 ///
 /// # Errors
 /// The file cannot be read, or is not a valid script.

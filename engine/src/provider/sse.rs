@@ -33,7 +33,8 @@ pub struct SseParser {
     name: Vec<u8>,
     /// Data lines of the current event so far, each followed by a line feed.
     data: Vec<u8>,
-    /// True if a carriage return ended the last line: a line feed directly after it belongs to the same line end.
+    /// True if a carriage return ended the last line. A line feed directly after the carriage return belongs to this
+    /// line end and is skipped.
     after_cr: bool,
     /// True while the first line of the stream is read. A byte order mark may precede this line.
     at_start: bool,

@@ -1,6 +1,6 @@
-//! Tools for models without native tool use (`tool_use: text_parsed`): the plan's system prompt describes the palette,
-//! calls are parsed from the text, results are sent as text. This module is a layer over any wire, and sends nothing
-//! itself.
+//! Tools for models without native tool use (`tool_use: text_parsed`). The plan's system prompt describes the palette,
+//! calls are parsed from the text of replies, and results are sent as text. This module works with every wire format
+//! and sends nothing itself.
 
 mod code_blocks;
 mod parse;

@@ -1,6 +1,6 @@
 //! Ledger operations of a thread, and updates of the thread's row in the registry. Each step makes one registry commit.
-//! A repeated operation has no further effect: its key is computed from the transcript, so the ledger recognizes the
-//! operation.
+//! A repeated operation has no further effect, because the ledger recognizes its key, which is computed from the
+//! transcript.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -57,8 +57,8 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Returns true if a reservation and its settlements need no ledger. This holds if an MCP client makes the calls in
-    /// place of a model: the client is billed nothing, whatever the prices of the plan's model.
+    /// Returns true if a reservation and its settlements need no ledger. This is so if an MCP client makes the calls in
+    /// place of a model and no limit was raised, because such calls cost nothing.
     fn is_unbilled(&self, reservation: &Reservation) -> bool {
         let Reservation { turn: _, attempt: _, amount: _, settle, raised } = reservation;
         raised.is_none() && settle.iter().all(is_free) && self.has_client()

@@ -188,8 +188,8 @@ pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>
     }
 }
 
-/// Ends the compaction of a chat that is idle, and returns true. If a prompt or a run is in progress, the compaction is
-/// a part of the prompt or the run: changes nothing and returns false.
+/// Ends the compaction of a chat that is idle, and returns true. Changes nothing and returns false if a prompt or a run
+/// is in progress, because the compaction is then a part of the prompt or the run.
 pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     if !state.is_idle() {
         return false;

@@ -190,8 +190,8 @@ fn fail_waiting_message(state: &mut ThreadState, id: &str, error: &str) -> bool 
 }
 
 /// Applies the recorded answer of the `input` hooks to the message that resumed the thread. A hook can change the
-/// message. If a hook handles the message itself, the thread ends. Answers for queued messages are ignored here: the
-/// event of the intake applies them.
+/// message. If a hook handles the message itself, the thread ends. Ignores the answers for queued messages, because the
+/// event `user_input` applies those answers.
 fn screened(state: &mut ThreadState, run: &HookPointRun) {
     if run.subject.as_deref() != Some(RESUME_SUBJECT) {
         return;

@@ -1,4 +1,4 @@
-//! The queue of events for observing hooks: each event stays queued until its hooks have run.
+//! The queue of events for hooks that only observe events. Each event stays in the queue until its hooks have run.
 
 use rye_compiler::hook::HookPoint;
 use serde_json::{Map, Value, json};

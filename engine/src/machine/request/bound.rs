@@ -23,8 +23,8 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
 }
 
 /// Returns an upper bound on the input tokens of the next request, from the provider's count for the last request and a
-/// bound on the messages since then. `None` if the counted request is not a prefix of the next request: the context was
-/// edited or compacted, or another model counted.
+/// bound on the messages since then. `None` if there is no such count, if another model made the count, or if the
+/// counted request is not a prefix of the next request because the context was edited or compacted.
 fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
     let conversation = &state.conversation;
     let measured =

@@ -6,7 +6,7 @@ use rye_compiler::plan::Grant;
 
 use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Usage};
 
-/// A model call in progress: its intent is recorded, its end is not.
+/// A model call whose intent is recorded and whose end is not recorded yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub turn: u64,

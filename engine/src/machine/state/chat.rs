@@ -102,7 +102,7 @@ impl ThreadState {
 
     /// Returns the maximum duration, in milliseconds, of a request for a summary in an idle chat: `prompt_seconds`, but
     /// at most the remaining duration of the session. `None` if the chat is not idle or requests no summary. No other
-    /// deadline bounds the request, because the clock of the thread stands still between prompts.
+    /// deadline bounds the request, because the clock of the thread is paused between prompts.
     pub fn idle_compaction_ms(&self, now: i64, prompt_seconds: u64) -> Option<u64> {
         let compacts = self.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
         let session = self.thread_limits.duration_seconds.saturating_mul(1000);
@@ -218,8 +218,8 @@ impl ThreadState {
     }
 
     /// Returns true if the message of the current prompt is still in the queue, as its first message. False for a
-    /// prompt that started in the thread that this thread continues: the message of such a prompt is never in the queue
-    /// of this thread.
+    /// prompt that started in the thread that this thread continues, because the message of such a prompt is never in
+    /// the queue of this thread.
     pub fn is_prompt_queued(&self) -> bool {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()

@@ -38,7 +38,7 @@ impl ThreadState {
     }
 
     /// Returns true if a handoff of this chat would retain every message, because all messages belong to the unfinished
-    /// prompt or have no reply. False for a run: a run is handed off once even if every message is retained.
+    /// prompt or have no reply. False for a run, because a run is handed off once even if every message is retained.
     fn is_unanswered(&self) -> bool {
         let starts_first = self.conversation.open_prompt.as_ref().is_some_and(|prompt| prompt.start == 0);
         self.chat.is_some() && starts_first && first_unanswered(self) == 0

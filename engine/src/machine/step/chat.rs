@@ -222,8 +222,8 @@ fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
 }
 
 /// Returns the events that start and end a waiting prompt that the user interrupted before its start. `None` if no
-/// prompt waits. Also `None` if another prompt, a compaction or a command of the user is not finished: the interruption
-/// then ends this work, and the waiting prompt starts afterwards.
+/// prompt waits. Also `None` if another prompt, a compaction or a command of the user is in progress, because the
+/// interruption then ends this work, and the waiting prompt starts afterwards.
 pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) -> Option<Vec<EventBody>> {
     let chat = state.chat.as_ref()?;
     let is_busy = chat.current.is_some() || chat.compaction.is_some() || !chat.commands.is_empty();

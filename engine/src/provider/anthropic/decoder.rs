@@ -151,8 +151,8 @@ impl ReplyDecoder for AnthropicDecoder {
     }
 }
 
-/// Known fields of the message in the event `message_start`: the decoder reads them, or they never hold content of the
-/// reply. All other fields are reported as unknown.
+/// Known fields of the message in the event `message_start`: fields that the decoder reads, and fields that never hold
+/// content of the reply. All other fields are reported as unknown.
 const MESSAGE_FIELDS: [&str; 8] = ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"];
 
 /// Fields of events, by the kind of the event. All other fields are reported as unknown.
@@ -419,8 +419,8 @@ impl OpenBlock {
         }
     }
 
-    /// Returns true if the input in the start event of a call is lost: streamed arguments replace the input, or the
-    /// input is not an object.
+    /// Returns true if the input in the start event of a call is lost, because streamed arguments replace the input, or
+    /// because the input is not an object.
     fn loses_input(&self) -> bool {
         let Self::Call { input, arguments, .. } = self else { return false };
         !is_empty_value(input) && (!arguments.is_empty() || !input.is_object())

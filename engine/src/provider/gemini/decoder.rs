@@ -294,12 +294,12 @@ impl GeminiDecoder {
 /// Known fields of a response: fields that the decoder reads, and fields that contribute nothing to the reply.
 const RESPONSE_FIELDS: [&str; 6] =
     ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime"];
-/// Known fields of a candidate: fields that the decoder reads, and fields that contribute nothing to the reply. The
-/// reply lists every other field of a candidate as unread.
+/// Known fields of a candidate: fields that the decoder reads, and fields that contribute nothing to the reply. Every
+/// other field of a candidate is recorded as unread.
 const CANDIDATE_FIELDS: [&str; 7] =
     ["content", "finishReason", "finishMessage", "index", "safetyRatings", "tokenCount", "avgLogprobs"];
 
-/// Fields of a call that the decoder reads. The reply lists every other field of a call as unread.
+/// Fields of a call that the decoder reads. Every other field of a call is recorded as unread.
 const CALL_FIELDS: [&str; 3] = ["id", "name", "args"];
 
 /// The fields of an event that apply to the whole response.

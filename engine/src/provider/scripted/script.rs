@@ -31,7 +31,7 @@ pub enum ScriptStep {
     Reply(ScriptedReply),
 }
 
-/// A successful attempt: one reply.
+/// The reply of a successful attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedReply {

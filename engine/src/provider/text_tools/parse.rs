@@ -73,7 +73,7 @@ fn flush_text(pieces: &mut Vec<ReplyPiece>, plain: &mut String) {
 }
 
 /// Parses the text between the tags as a call: a JSON object with `name` and `arguments`, with or without a code fence.
-/// Other text becomes a call with malformed arguments, so that the model sees its own text.
+/// Other text becomes a call with malformed arguments, whose error result shows the text to the model.
 pub(super) fn parse_call(id: String, body: &str) -> ToolCall {
     let text = unfenced(body.trim());
     let broken = || {

@@ -66,8 +66,8 @@ impl CallFilter {
         true
     }
 
-    /// Returns true if the line must be held back: it is part of a call, it may become the first line of a call, or it
-    /// is white space after a call.
+    /// Returns true if the line must not be displayed yet. This is so if the line is part of a call, if it may become
+    /// the first line of a call, or if it is white space after a call.
     fn may_belong_to_call(&self) -> bool {
         let line_start = self.line.trim_start();
         let may_begin =

@@ -1,4 +1,5 @@
-//! Random schemas with random calls: the converted schema accepts each call that the original schema accepts.
+//! Tests with random schemas and random calls that the converted schema accepts each call that the original schema
+//! accepts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
