@@ -59,7 +59,8 @@ impl RunningOutputs {
 fn masked_tail(output: &SharedOutput) -> String {
     let text = output.tail(MASKED_LEAD_BYTES + MAX_TAIL_BYTES);
     let masked = mask_secrets(&text);
-    // The rest of a secret that begins before the text stands in the first bytes, where it is not found.
+    // The first bytes can hold the end of a secret that begins before the text. Masking does not find such a part of a
+    // secret, so these bytes are not shown.
     let lead = text.len().saturating_sub(MAX_TAIL_BYTES).min(MASKED_LEAD_BYTES);
     let start = (lead..=masked.len()).find(|at| masked.is_char_boundary(*at)).unwrap_or(masked.len());
     masked.get(start..).unwrap_or_default().to_owned()

@@ -103,7 +103,7 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
 fn rows_of_chain(rows: impl Iterator<Item = ThreadRow>, thread: &ThreadId) -> Vec<ThreadRow> {
     let mut rows: BTreeMap<ThreadId, ThreadRow> = rows.map(|row| (row.id.clone(), row)).collect();
     let mut first = thread.clone();
-    // The chain is no longer than the list, also if damaged rows form a circle.
+    // The chain is no longer than the list, so the loop ends even if damaged rows form a cycle.
     for _ in 0..rows.len() {
         // A thread has at most one predecessor: the thread whose `continued_by` names it.
         let Some(before) = rows.values().find(|row| row.continued_by.as_ref() == Some(&first)) else { break };

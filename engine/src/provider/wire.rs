@@ -82,7 +82,7 @@ async fn attempt<D: ReplyDecoder>(
     let mut stream = endpoint.post(body, progress).await?;
     let mut parser = SseParser::default();
     let (mut received, mut event_count) = (0, 0);
-    // The body so far, while it can be an error document that the server calls a stream.
+    // The body so far, as long as the body can be an error document in place of a stream.
     let mut document = Vec::new();
     // The time at which a reply without its optional end marker is complete, unless an event arrives earlier.
     let mut quiet_end: Option<Instant> = None;

@@ -21,8 +21,8 @@ impl Threads {
         let mut sum = Cost::default();
         for id in self.threads_of_run(thread)? {
             let Some(mut entry) = self.show(&id)? else { continue };
-            // The row of an ended thread has the whole cost, so its transcript, which can be large, is not read. The
-            // row of a thread whose transcript is unreadable is the best that is known.
+            // The row of an ended thread has the whole cost, so its transcript, which can be large, is not read. If the
+            // transcript of another thread cannot be read, the cost in the row is used.
             if !entry.row.status.has_ended()
                 && let Ok(Some(loaded)) = self.load(&id)
             {

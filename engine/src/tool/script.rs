@@ -146,7 +146,7 @@ impl ScriptTool {
         }
         let answer = finished.output.text.trim();
         let content = match serde_json::from_str::<Value>(answer) {
-            // The text says more than the parsed value.
+            // The parsed value would hide a fault of the text, so the text is the result.
             Ok(_) if find_fault(answer).is_some() => Value::String(answer.to_owned()),
             Ok(value) => value,
             Err(_) if self.entry == ScriptEntry::Execute => {

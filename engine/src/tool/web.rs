@@ -129,7 +129,7 @@ impl WebClient {
         if !self.hosts.iter().any(|pattern| is_host_inside(&host, pattern)) {
             return Err(format!("permission denied: no grant of this tool names net=\"{host}\""));
         }
-        // Only grants that spell out the host can reach this machine and its network.
+        // Only grants that name the host without a wildcard can reach this machine and its network.
         let is_named = self.local_hosts.iter().any(|named| is_same_host(named, &host));
         let granted = if is_named { HostGrant::ByName } else { HostGrant::ByPattern };
         if let Ok(address) = host.parse::<IpAddr>()

@@ -123,7 +123,7 @@ impl Trust {
                     let Some(after) = after else { continue };
                     let was_trusted = match before {
                         Some(before) => entry.programs.get(path) == Some(before),
-                        // A file that the command has created belongs to the whole project.
+                        // A file that the command has created is covered if the requirement covers the whole project.
                         None => one.covers_project && !inspected.contains_key(path),
                     };
                     if was_trusted {

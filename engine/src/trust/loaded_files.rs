@@ -302,7 +302,7 @@ impl NamedPaths {
         let Some(language) = Language::of_interpreter(interpreter) else { return };
         let files = folders.iter().filter_map(|folder| folder.join(name.trim_start_matches('/')).canonicalize().ok());
         let programs = files.filter_map(|file| LoadingProgram::of_interpreter(interpreter, &file));
-        // The ending of most scripts tells the same language.
+        // A script whose extension shows the same language is found by its name.
         self.started.extend(programs.filter(|program| Language::of(&program.file, "") != language));
     }
 

@@ -80,7 +80,7 @@ impl<'s> CheckCount<'s> {
         let Value::Object(map) = schema else { return Ok(1) };
         let key = (std::ptr::from_ref(schema) as Address, std::ptr::from_ref(value) as Address);
         if let Some(known) = self.known.get(&key) {
-            // A schema that checks the same value again would never end.
+            // The validation would never end, because the schema checks the same value again.
             return known.ok_or(Unbounded);
         }
         if depth > MAX_DEPTH || self.known.len() as u64 > MAX_CHECKS {

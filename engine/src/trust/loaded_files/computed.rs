@@ -104,7 +104,7 @@ impl ProgramStarts {
             let takes_text = !start.as_str().starts_with("subprocess") || start.as_str().ends_with("output");
             match arguments_after(text, start.end(), Language::Python).map(|(arguments, call)| (first(arguments), call))
             {
-                // A function that is not called here is passed on or renamed.
+                // Without a call, the function is passed on or gets another name, so the started program is unknown.
                 None | Some((Argument::Computed, _)) => found.is_computed = true,
                 Some((Argument::Literal(command), call)) => {
                     found.add_command(&[Argument::Literal(command.clone())]);
@@ -172,7 +172,7 @@ impl ProgramStarts {
         let mut count = 0;
         for start in JAVASCRIPT_STARTS.iter().flat_map(|starts| starts.captures_iter(text)) {
             let (Some(whole), Some(function)) = (start.get(0), start.get(2)) else { continue };
-            // `/x/.exec(text)` matches a pattern.
+            // `/x/.exec(text)` matches a regular expression and starts no program.
             let is_method = text[..function.start()].trim_end().ends_with('.');
             if is_method
                 && !start.get(1).is_some_and(|name| names.contains(&name.as_str()) || name.as_str() == "child_process")
@@ -318,7 +318,7 @@ impl StartReader<'_> {
         let rest = self.rest.get(1..)?;
         let (literal, behind) = rest.split_once(quote)?;
         let is_open = literal.contains(['\\', '\n']) || (quote == '`' && literal.contains("${"));
-        // `"""` starts a longer text.
+        // `"""` starts a multi-line string.
         if is_open || (literal.is_empty() && behind.starts_with(quote)) {
             return None;
         }

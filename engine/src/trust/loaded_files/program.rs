@@ -147,7 +147,7 @@ impl LoadingProgram {
     /// Creates the program for the file `file`, which this program loads or starts. `language` is the language of this
     /// program. `None` if `file` lies in a folder with installed packages.
     pub(super) fn loaded(&self, file: &Path, language: Language) -> Option<Self> {
-        // Only an import keeps the folder of the started script; another interpreter starts with its own.
+        // A module that Python imports uses the folder of the started script. Any other program uses its own folder.
         let imports = language == Language::Python;
         let loaded = Self::new(file, self.is_tool && imports)?;
         Some(if imports { Self { main_folder: self.main_folder.clone(), ..loaded } } else { loaded })
@@ -166,7 +166,7 @@ pub(super) fn without_escapes(text: &str) -> String {
         let length = replaced.map_or_else(|| escape.chars().next().map_or(0, char::len_utf8), |(_, length)| length);
         let (own, behind) = escape.split_at_checked(length).unwrap_or((escape, ""));
         match replaced {
-            // A line that continues.
+            // An escaped line end.
             Some(('\n', _)) => {}
             Some((value, _)) => plain.push(value),
             None => plain.extend(['\\'].into_iter().chain(own.chars())),

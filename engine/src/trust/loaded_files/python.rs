@@ -39,7 +39,7 @@ pub(super) fn add_importable_files(folder: &Path, depth: usize, files: &mut BTre
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        // A link to a folder can be imported from, too; the depth bounds circles of links.
+        // Python also imports from a folder behind a link. The depth bounds cycles of links.
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         if path.is_dir() {
             add_importable_files(&path, depth + if is_link { MAX_DEPTH / 4 } else { 1 }, files);
@@ -83,7 +83,7 @@ impl NamedFiles<'_> {
     ) -> BTreeSet<PathBuf> {
         let names = IDENTIFIERS.iter().flat_map(|names| names.find_iter(text)).map(|name| name.as_str());
         let mut names: BTreeSet<&str> = names.collect();
-        // Python compares other letters in a normal form, so such a name can be that of any module.
+        // Python normalizes names with letters outside of ASCII, so such a name can match any module.
         let is_any = names.iter().any(|name| !name.is_ascii());
         // `import_module("my-mod.part")`
         names.extend(quoted_texts(text).flat_map(|quoted| quoted.split('.')));
@@ -93,7 +93,8 @@ impl NamedFiles<'_> {
         let mut found = BTreeSet::new();
         for folder in folders.into_iter().filter(|folder| folder.starts_with(self.project)) {
             let modules = listings.entry(folder.to_path_buf()).or_insert_with(|| python_modules_in(folder));
-            // Modules of the folder replace those that other modules import, such as `re`.
+            // The modules of this folder shadow modules that other modules import, such as `re`, so the text need not
+            // name them.
             let replaces = !program.is_tool && folder == program.main_folder;
             for (name, module) in modules.iter().flat_map(|(name, paths)| paths.iter().map(move |path| (name, path))) {
                 let is_named = is_any || names.contains(name.as_str());

@@ -196,7 +196,7 @@ pub(super) fn makes_functions(text: &str) -> bool {
     static FUNCTION: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"(?:^|[^.\w$])(?:new\s+)?Function\s*\("));
     FUNCTION.iter().flat_map(|function| function.find_iter(text)).any(|call| {
         let arguments = arguments_after(text, call.end() - 1, Language::JavaScript);
-        // An old spelling of `globalThis` in bundles.
+        // Bundles contain `Function("return this")`, an old form of `globalThis`.
         !arguments.is_some_and(|(arguments, _)| first(arguments) == Argument::Literal("return this".to_owned()))
     }) || matches(&JAVASCRIPT_CODE, text)
 }
