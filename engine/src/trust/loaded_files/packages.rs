@@ -1,5 +1,5 @@
-//! Files that a JavaScript program loads through packages: the `package.json` that maps its imports to files, the files
-//! in the `exports` and `imports` of a `package.json`, and packages of the project to which links in `node_modules`
+//! Files that a JavaScript program loads through packages: the `package.json` that maps its imports to files, the
+//! folders to which patterns in a `package.json` lead, and packages of the project to which links in `node_modules`
 //! lead.
 
 use std::collections::BTreeSet;
@@ -15,8 +15,8 @@ const MODULES_FOLDER: &str = "node_modules";
 
 impl NamedPaths {
     /// Adds the files that a text loads through packages. For a JavaScript program, these are the `package.json` that
-    /// maps its imports to files, and linked packages. For a `package.json`, these are the files in its `exports` and
-    /// `imports`.
+    /// maps its imports to files, and linked packages. For a `package.json`, these are the folders to which patterns in
+    /// its `exports` and `imports` lead.
     pub(super) fn add_package(&mut self, language: Language, own: &Path, text: &str, project: &Path) {
         if language == Language::Package {
             self.add_exports(own, text, project);

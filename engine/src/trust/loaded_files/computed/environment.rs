@@ -10,7 +10,7 @@ use rye_compiler::command_files::{SEARCH_VARIABLES, SEARCHED, files_of_shell_tex
 use super::super::quoted_texts;
 use super::{Argument, Language, ProgramStarts, StartReader, arguments_after, first, matches, regex};
 
-/// Maximum number of folder expressions of a text that are checked. Any further folder counts as computed.
+/// Maximum number of folder expressions of a text that are checked. Any further expression counts as an unknown folder.
 const MAX_CHECKED_FOLDERS: usize = 20;
 /// Maximum number of variables that are resolved for one folder expression, including the variables in their values.
 const MAX_VARIABLES: usize = 16;
@@ -40,7 +40,7 @@ const PLACE_NAMES: [&str; 20] = [
 ];
 /// Functions that are allowed in the expression of a known folder.
 const PLACE_FUNCTIONS: [&str; 6] = ["dirname", "projectPath", "realpath", "resolve", "str", "url"];
-/// Matches functions of Python that execute the text, or load the file, that their first argument holds or names.
+/// Matches functions of Python whose first argument is a text to execute, or the name of a file to load.
 static PYTHON_READERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         &[
@@ -50,8 +50,8 @@ static PYTHON_READERS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .join("|"),
     )
 });
-/// Matches a call of Python's built-in `compile`, which makes code of a text. Capture group 1 is set for the definition
-/// of a function with this name.
+/// Matches a call of Python's built-in function `compile`, which converts a text to code. Capture group 1 is set for
+/// the definition of a function with this name.
 static PYTHON_COMPILES: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"(?:(def\s+)|(?:^|[^.\w]))compile\s*\("));
 static CHANGED_FOLDERS: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"\bchdir\s*\("));
 static FOLDERS_OF_STARTS: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"\bcwd\s*[=:]\s*"));
