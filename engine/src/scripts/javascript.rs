@@ -315,8 +315,8 @@ impl JavaScriptReader<'_> {
     }
 
     /// Returns the place of a result that the function computes and does not return: the last print call or, without a
-    /// print call, a last statement that is only a value. `None` for `main` and for generators, which need not return a
-    /// value, and if the function returns a value.
+    /// print call, a last statement that is only a value. `None` for `main`, whose printed text is its result, for
+    /// generators, and if the function returns a value.
     fn lost_result(&self, function: &str, parts: FunctionParts<'_>) -> Option<oxc_span::Span> {
         if function == "main" || parts.is_generator || self.tokens.returns_value(parts.block?) {
             return None;

@@ -127,8 +127,9 @@ impl LedgerStep {
     }
 
     /// Creates the step that opens the account of a suspended thread again before the thread continues. The step
-    /// reserves the amount that the suspension freed. `synced` is the number of durable events of the thread's
-    /// transcript. The number makes the key of this step different from the keys of later steps.
+    /// reserves the amount that the suspension freed, and is refused if an ancestor no longer has this amount. `synced`
+    /// is the number of durable events of the thread's transcript. The number makes the key of this step different from
+    /// the keys of later steps.
     pub fn reopen(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Reopen { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("reopen.{synced}")), operation }

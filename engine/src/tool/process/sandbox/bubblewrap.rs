@@ -15,7 +15,7 @@ const MAX_MOUNTS: usize = 500;
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Starts every sandboxed program of this process through bubblewrap from now on. `program` is the binary of
-/// bubblewrap.
+/// bubblewrap. Only the first call has an effect.
 pub fn use_bubblewrap(program: &Path) {
     PROGRAM.get_or_init(|| program.to_path_buf());
 }
