@@ -254,7 +254,8 @@ pub(super) fn event_kind<'e>(event: &'e SseEvent, value: &'e Value) -> &'e str {
     kind.or(Some(event.name.as_str()).filter(|name| !name.is_empty())).unwrap_or("data")
 }
 
-/// Names of the kinds of events and content, and of the fields, that a decoder does not read.
+/// The names of unknown parts of a provider's stream, which the decoder does not read: kinds of events, kinds of
+/// content, and fields.
 #[derive(Debug, Default)]
 pub(super) struct UnreadKinds {
     names: Vec<String>,

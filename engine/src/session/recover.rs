@@ -260,8 +260,8 @@ impl EngineContext {
         }
     }
 
-    /// Returns the state of a thread after the event `at_seq`, with the chain hash of this event. `most` is the maximum
-    /// number of threads to read: the thread and those that it continues, one after another.
+    /// Returns the state of a thread after the event `at_seq`, with the chain hash of this event. Fails if the chain of
+    /// this thread and the threads that it continues has more than `most` threads.
     pub(super) fn state_at(
         &self,
         thread: &ThreadId,

@@ -25,7 +25,8 @@ use crate::thread_id::ThreadId;
 use ledger::TreeMoney;
 use signatures::{KeyKind, SignatureChecker};
 
-/// The last words of the fault for a signature whose key is not trusted ([`SignatureError::UnknownKey`]).
+/// The words with which the reason of a fault ends if the key of a signature is not trusted
+/// ([`SignatureError::UnknownKey`]).
 ///
 /// [`SignatureError::UnknownKey`]: crate::keys::SignatureError::UnknownKey
 pub const UNTRUSTED_KEY: &str = "which is not trusted";

@@ -1,5 +1,5 @@
-//! The tools of requests, each list converted once for a wire format. Every request of a thread contains the same
-//! tools, and converting their schemas takes more instructions than the rest of a short request.
+//! The tools of requests as JSON in a wire format. Every request of a thread contains the same tools, and the
+//! conversion of their schemas is expensive, so each list is converted only once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -16,8 +16,8 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Interval between two checks whether a helper has ended.
 const HELPER_CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// Maximum time to wait until all programs have ended. Longer than [`HELPER_TIMEOUT`], so that on a slow machine the
-/// helpers can still be killed before the wait ends.
+/// Maximum time to wait until all programs have ended. The time is longer than [`HELPER_TIMEOUT`], so that on a slow
+/// machine the helpers can still be killed before the wait ends.
 const PROGRAMS_END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The number of [`LiveGroup`]s of this process.
