@@ -85,9 +85,9 @@ pub struct PromptDifference {
 /// Returns the reason if the item's file at the time of the message is not available.
 pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String> + 'a;
 
-/// A check of the prompts of a session, one thread after another. The messages of each prompt are derived again from
-/// the recorded input, and compared with the recorded messages. One checker serves all threads of the session, because
-/// a message can be accepted in one thread and sent to the model in the next thread.
+/// A checker of the prompts of a session, which processes one thread after another. The messages of each prompt are
+/// derived again from the recorded input, and compared with the recorded messages. One checker serves all threads of
+/// the session, because a message can be accepted in one thread and sent to the model in the next thread.
 #[derive(Default)]
 pub struct PromptChecker {
     /// The accepted messages that were not sent to the model yet, by message id. The value lists the differences

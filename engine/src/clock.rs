@@ -45,8 +45,9 @@ impl ClockAnchor {
         Self::new(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), uptime())
     }
 
-    /// Creates an anchor. A wall clock after the year 9999 counts as [`LATEST_START`], because the timestamps of rye
-    /// end with that year. The clock still advances from there, so that deadlines are reached (decision 0270).
+    /// Creates an anchor. A wall-clock time after [`LATEST_START`] is replaced by `LATEST_START`, because the
+    /// timestamps of rye end with the year 9999. The clock still advances from there, so that deadlines are reached
+    /// (decision 0270).
     fn new(wall: Duration, uptime: Duration) -> Self {
         Self { wall: wall.min(LATEST_START), uptime }
     }

@@ -61,7 +61,7 @@ pub type OpenWorld = Arc<dyn Fn() -> Result<Box<dyn World>, String> + Send + Syn
 /// Compiles the plan of a child. Pure: the same world and request produce the same plan.
 pub type Compile = Arc<dyn Fn(&dyn World, &CompileRequest) -> Checked<Compilation> + Send + Sync>;
 
-/// Checks a plan before a thread of it starts or is recovered. Returns the reason for a refusal. Blocks.
+/// Checks a plan before a thread of the plan starts or is recovered. Returns the reason for a refusal. Blocks.
 pub type PlanCheck = Arc<dyn Fn(&Plan) -> Result<(), String> + Send + Sync>;
 
 /// A source of connections to models.
@@ -69,7 +69,8 @@ pub trait Providers: Send + Sync {
     /// Returns a connection for a plan's model.
     ///
     /// # Errors
-    /// The error of a call that failed before a request was sent.
+    /// The connection cannot be made, for example because the key is missing. The stage of the error is
+    /// [`FailedStage::Setup`](crate::exchange::FailedStage::Setup).
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
 
     /// Returns true if threads of the directive use the provider files to call models. If false, the scripts that

@@ -104,7 +104,7 @@ impl DiskWorld {
         })
     }
 
-    /// Sets the flag that the project is also the user space.
+    /// Sets whether the project is also the user space.
     #[must_use]
     pub fn with_project_as_user_space(mut self, is_user_space: bool) -> Self {
         self.project_is_user_space = is_user_space;

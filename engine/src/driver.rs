@@ -433,7 +433,8 @@ fn record_answer(
     Ok(())
 }
 
-/// Records the result of a call whose approval was refused, before an interruption could end the call as skipped.
+/// Records the result of a call whose approval was refused, so that a later interruption does not record the call as
+/// skipped.
 fn record_refused_call(thread: &mut DrivenThread, driver: &Arc<dyn Driver>) -> Result<(), DriveError> {
     while has_refused_call(&thread.state) && machine::next(&thread.plan, &thread.state) == Effect::Record {
         record_decision(thread, driver)?;

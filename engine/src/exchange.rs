@@ -22,12 +22,12 @@ pub struct Request {
     pub tools: Vec<ToolDefinition>,
     /// Maximum number of output tokens.
     pub max_output: u64,
-    /// Set if `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow it.
+    /// True if `turns[0]` is constant for the whole thread, so that a cache breakpoint may follow this turn.
     pub first_turn_constant: bool,
     /// Sampling parameters. Parameters that are not set are not sent.
     #[serde(skip_serializing_if = "Sampling::is_empty")]
     pub sampling: Sampling,
-    /// Set if the model has no native tools, so that calls are parsed from its text (`text_tools`).
+    /// True if the model has no native tools, so that calls are parsed from its text (`text_tools`).
     pub text_tools: bool,
     /// The position of the call in its thread. Only the scripted provider reads the position. It is never sent.
     pub cue: ThreadPosition,
@@ -254,9 +254,9 @@ pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 /// The bytes sent and received in a call whose final usage is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutStream {
-    /// Bytes of the request's body; 0 if they are not known.
+    /// Number of bytes of the request's body; 0 if the number is not known.
     pub sent: u64,
-    /// Bytes of the response's body.
+    /// Number of bytes of the response's body that were received.
     pub received: u64,
 }
 

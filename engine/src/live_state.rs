@@ -48,7 +48,7 @@ impl LiveState {
 #[derive(Debug, Clone)]
 pub struct StateCell {
     published: Arc<watch::Sender<Option<LiveState>>>,
-    /// The field `previous` of the published states.
+    /// The value of the field `previous` in the published states. Empty until [`Self::continue_from`] sets the value.
     previous: Arc<OnceLock<Arc<LiveState>>>,
 }
 

@@ -42,9 +42,9 @@ pub struct Preview {
     pub expected: u64,
     /// Upper bound on the cost of the request, in nano-dollars.
     pub worst_case: u64,
-    /// Upper bound on the input tokens.
+    /// Upper bound on the input tokens of the request.
     pub input_bound: u64,
-    /// Maximum output tokens.
+    /// Maximum output tokens of the request.
     pub max_output: u64,
     /// The limit that forbids the request; `None` if no limit forbids it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -40,7 +40,7 @@ impl CachedWorld {
     }
 
     /// Drops cached entries that may have changed. Returns false if the caller needs a new world, because a setting may
-    /// have changed that decides which files are read.
+    /// have changed that determines which files are read.
     #[must_use]
     pub fn invalidate(&mut self, changed: &[FileChange]) -> bool {
         let before = std::mem::take(&mut self.state);

@@ -39,7 +39,7 @@ enum FolderNames {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FolderEntry {
     Missing,
-    /// The file exists, and no link leads to it.
+    /// The file exists, and its path contains no link.
     Direct,
     /// The file may be missing, or may be reached through a link.
     Unknown,

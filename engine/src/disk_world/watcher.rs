@@ -17,7 +17,7 @@ const TOP_FOLDERS: [&str; 3] = [".ai", ".agents", ".claude"];
 /// Maximum depth of a watched folder below the folder at which watching starts. A deeper folder is an error.
 const MAX_WATCH_DEPTH: usize = 40;
 
-/// A change. Paths are relative to the space's root, with forward slashes.
+/// A reported change of files. Paths are relative to the space's root, with forward slashes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileChange {
     /// A file whose content may have changed. `listed` is true if the file was created or removed.

@@ -12,7 +12,7 @@ use crate::exchange::Delta;
 use crate::store::{Disk, LiveWriter};
 use crate::thread_id::ThreadId;
 
-/// A line of `live.jsonl`.
+/// A line of `live.jsonl`, with a piece of the streaming reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveLine {
     pub turn: u64,

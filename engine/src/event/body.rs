@@ -25,7 +25,7 @@ pub struct Opened {
     pub origin: ThreadOrigin,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentLink>,
-    /// The root of the tree: the thread itself unless it has a parent.
+    /// Id of the root thread of the tree. A thread without a parent is its own root.
     pub root: String,
     #[serde(default)]
     pub inputs: Map<String, Value>,
@@ -101,7 +101,7 @@ pub struct PlanBound {
     /// The hook points that only observe events, and at which the plan has at least one live hook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
-    /// True if the plan is a chat.
+    /// True if the plan is the plan of a chat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chat: bool,
 }
@@ -162,7 +162,7 @@ pub struct CognitionIn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageSource {
-    /// The prompt of a fresh thread.
+    /// The first user message of a new thread.
     Prompt,
     /// The first message of a continuation or resume.
     Continuation,
@@ -278,7 +278,8 @@ pub struct HookPointRun {
     pub subject: Option<String>,
     pub considered: Vec<HookEvaluation>,
     pub answer: HookOutcome,
-    /// Hashes of the objects that hold the whole texts of the answer which were too long for the conversation.
+    /// Hashes of the objects that hold whole texts of the answer. The answer contains these texts only in a shortened
+    /// form, because they were too long for the conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<String>,
 }

@@ -38,7 +38,7 @@ pub enum ControlMessage {
         /// A message of the user that the model reads with the result of the call, before its next turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
-        /// True if a yes at a reached limit also raises the limit to the value that the request states.
+        /// True if an approval at a reached limit also raises the limit to the value that the request states.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         raises: bool,
     },

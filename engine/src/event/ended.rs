@@ -19,8 +19,8 @@ pub struct Ended {
     /// The stop reason of the last reply; `None` if there is no reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
-    /// Names of the parts of replies that the engine did not understand (such as `delta.role`). Each name occurs once,
-    /// and there are at most 20 names.
+    /// Names of the parts of replies that the engine did not understand (such as `delta.role`). Each name occurs once.
+    /// If names were left out, the last entry states this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
     pub error: Option<RunError>,

@@ -209,7 +209,8 @@ pub(super) fn no_effect_reason(run: &HookRun, action: &HookAction) -> Option<&'s
     }
 }
 
-/// Returns the new value of a limit from a number, or from a number that is written as text.
+/// Parses the new value of the limit with the name `limit`. `value` is a number, or a text that contains a number.
+/// Returns the reason if the name or the value is invalid.
 fn raised_limit_value(limit: &str, value: &Value) -> Result<u64, String> {
     let name = LimitName::parse(limit).ok_or_else(|| format!("unknown limit `{limit}`"))?;
     let text = value.as_str().map(|text| LimitValue::Text(text.to_owned()));

@@ -181,7 +181,7 @@ fn events_of_answer(
     }
 }
 
-/// Returns the events of an approver's answer.
+/// Returns the events that record an approver's answer to the open approval request.
 fn events_of_approver(plan: &Plan, state: &ThreadState, answer: Approval, at: i64) -> Vec<EventBody> {
     let mut events = events_of_answer(plan, state, answer, None, at);
     raise_approved_limit(state, &mut events);

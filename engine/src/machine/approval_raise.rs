@@ -53,7 +53,8 @@ fn used(limit: &str, hit: &LimitHit) -> u64 {
     amount(limit, &hit.current_value).unwrap_or(0)
 }
 
-/// Returns an amount of a reached limit, in nano-dollars for `spend`.
+/// Converts an amount of a reached limit to a number, in nano-dollars for `spend`. `None` if `value` is not a valid
+/// amount.
 fn amount(limit: &str, value: &Value) -> Option<u64> {
     if limit == "spend" { Nanos::from_json(value).ok().map(Nanos::to_u64) } else { value.as_u64() }
 }

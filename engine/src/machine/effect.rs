@@ -49,7 +49,7 @@ pub enum Effect {
         what: String,
         /// The call to approve; `None` if the request is about a reached limit.
         call: Option<Box<CallToApprove>>,
-        /// The raise that an approval implies at a reached limit.
+        /// The raise of the reached limit that an approval implies; `None` if an approval implies no raise.
         raise: Option<ImpliedRaise>,
     },
     /// A wait for the next prompt of a chat. Any control message ends the wait. Before the wait, the driver books the
@@ -122,7 +122,7 @@ pub struct HookRun {
     /// without a subject.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
-    /// The current turn.
+    /// Number of the last turn whose reply has arrived; 0 before the first reply.
     pub turn: u64,
     /// The owned time, in milliseconds, that the thread has left until it reaches its duration limit.
     pub remaining_ms: u64,
@@ -141,7 +141,8 @@ pub struct HookRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookBounds {
     pub limits: PlanLimits,
-    /// Number of children that the thread has started so far, including the children that its hooks started.
+    /// Number of children that the run, or the current prompt of a chat, has started so far, including the children
+    /// that hooks started.
     pub spawned: u64,
     /// Worst-case cost of one more turn of the thread, in nano-dollars. The child cannot reserve this amount. 0 at the
     /// hook points of the thread's end.

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use crate::event::ResultKind;
 
 /// Validates the outputs of a `rye_directive_return` (`input`) against the declared outputs. Returns the kind of the
-/// result and its text for the model. Null counts as missing; `false`, `0` and `""` are values. A return that states an
-/// error is accepted without the outputs that are missing or have wrong values.
+/// result and its text for the model. Null counts as missing, but `false`, `0` and `""` are values. A return that
+/// states an error is accepted without the outputs that are missing or have wrong values.
 pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &Value) -> (ResultKind, String) {
     let empty = Map::new();
     let given = input.as_object().unwrap_or(&empty);

@@ -62,7 +62,8 @@ pub enum Fact {
         /// Child threads in which the hooks ran directives. All of these threads have ended.
         children: Vec<HookChild>,
         answer: Box<HookOutcome>,
-        /// Hashes of the objects with the texts of the answer that were shortened.
+        /// Hashes of the objects that hold the whole texts of the answer, if the answer contains these texts in a
+        /// shortened form.
         objects: Vec<String>,
         /// Values that hooks wrote into the thread's store.
         kept: Vec<StateSet>,

@@ -136,8 +136,8 @@ pub struct OwnedTime {
     pub since: i64,
     /// The time of the last event, in milliseconds since 1970.
     pub now: i64,
-    /// The start of the current pause, in milliseconds since 1970; `None` if there is no pause. The thread then waits
-    /// for an approval, or the session is idle. A pause does not count as owned time.
+    /// The start of the current pause, in milliseconds since 1970; `None` if there is no pause. During a pause, the
+    /// thread waits for an approval, or the session is idle. A pause does not count as owned time.
     pub paused: Option<i64>,
     /// True if the current pause is a wait for an approval.
     pub awaits_approval: bool,

@@ -10,11 +10,11 @@ use crate::event::StateSet;
 /// The id of the tool whose calls this module answers.
 pub(crate) const STATE_TOOL: &str = "rye/agent/threads/state";
 
-/// Maximum characters of a key.
+/// Maximum length of a key, in characters.
 const MAX_KEY_CHARS: usize = 200;
-/// Maximum bytes of a value in the thread's store, as JSON text.
+/// Maximum size of a value in the thread's store, in bytes of JSON text.
 const MAX_VALUE_BYTES: usize = 64 * 1024;
-/// Maximum keys of one thread.
+/// Maximum number of keys in the store of one thread.
 const MAX_KEYS: usize = 1_000;
 
 /// An operation on the thread's store of values.

@@ -18,7 +18,7 @@ const RETURNED_KINDS: [&str; 3] = ["reasoning", "redacted_thinking", "thoughtSig
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnreadParts {
     names: BTreeSet<String>,
-    /// True if a name was left out, here or by the decoder.
+    /// True if a name was left out, by the decoder or because of `MAX_NAMES`.
     is_cut: bool,
 }
 

@@ -153,7 +153,7 @@ fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
 }
 
 /// Ends a thread that was cancelled or killed, or that has another recorded reason to end. Walks the graph from the
-/// outcome `Cancelled` of the inbox to the finish, whatever the position of the thread is.
+/// outcome `Cancelled` of the node `Inbox` to the node `Finish`, whatever the position of the thread is.
 fn exit_early(mut walk: WalkContext<'_>) -> WalkResult {
     walk.from = (Node::Inbox, Outcome::Cancelled);
     let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return end_without_edge(walk) };

@@ -42,8 +42,8 @@ impl ConnectionUse {
         }
     }
 
-    /// Evicts the connection and returns true if it waits for a request. Returns false if the connection answers a
-    /// request by now, or is already evicted.
+    /// Evicts the connection and returns true if it waits for a request. Returns false if the connection is answering a
+    /// request, or is already evicted.
     fn evict(&self) -> bool {
         let mut own = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_waiting = matches!(*own, Waiting::Since(_));

@@ -47,7 +47,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Minimum length of a token that the user chooses, in characters.
 const MIN_TOKEN_CHARS: usize = 16;
-/// Size of a generated token, in bytes of randomness.
+/// Number of random bytes in a generated token.
 const TOKEN_BYTES: usize = 32;
 
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -113,7 +113,8 @@ struct HttpServer {
     sessions: Arc<LocalSessionManager>,
     uses: Arc<Mutex<BTreeMap<String, SessionUse>>>,
     requests: OpenRequests,
-    /// A lock held while a session starts, so that two sessions cannot take the last free place.
+    /// A lock held while a session starts, so that two sessions that start at the same time cannot exceed
+    /// `MAX_SESSIONS`.
     starting: tokio::sync::Mutex<()>,
 }
 

@@ -25,7 +25,7 @@ use crate::thread_id::ThreadId;
 
 /// Maximum number of queued calls of a session.
 const MAX_QUEUED_CALLS: usize = 64;
-/// Maximum number of progress lines that a client may lag behind.
+/// Maximum number of progress lines that wait for a slow client. Beyond this number, the oldest lines are dropped.
 const MAX_PROGRESS_LAG: usize = 256;
 
 /// A function that renders an event as a progress line.

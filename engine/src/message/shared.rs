@@ -32,7 +32,7 @@ struct MessageEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireEncoding {
     Anthropic,
-    /// The encoding with a cache breakpoint on the last block.
+    /// The encoding for the `anthropic` wire, with a cache breakpoint on the last block.
     AnthropicWithBreakpoint,
     OpenaiChat,
     OpenaiResponses,

@@ -95,8 +95,8 @@ pub(super) fn cached_prefix(live: &LiveState, next: &ThreadState, fired: &[Strin
     CachedPrefix { tokens: kept, loss }
 }
 
-/// Returns the tokens of the last request and its reply that a request with another plan could still read from the
-/// cache, and those that it would send again uncached.
+/// Returns two token counts of the last request and its reply: the tokens that a request with another plan could still
+/// read from the cache, and the tokens that such a request would send again uncached.
 pub(super) fn cached_prefix_of_plan(live: &LiveState, after: &Plan, cached_tokens: u64) -> (u64, u64) {
     let with_layers = |plan: &Plan| {
         let system = render_layers(&plan.prompt.system);
@@ -133,7 +133,7 @@ fn last_request(last: &LiveState) -> Option<Request> {
     Some(request_of(&last.plan, &state))
 }
 
-/// Estimated tokens of a request that another request has sent before.
+/// The result of comparing a request with an earlier one, in estimated tokens.
 struct PrefixComparison {
     /// Tokens of the unchanged prefix.
     kept: u64,

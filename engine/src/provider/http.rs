@@ -20,7 +20,7 @@ use super::wire::length;
 use crate::exchange::{CallError, CutStream, FailedStage};
 use crate::secrets::mask_secrets;
 
-/// Maximum number of bytes that are read of the body of an error.
+/// Maximum number of bytes that are read from the body of an error response.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Maximum number of characters that are kept of the error message of a provider.
 const MAX_MESSAGE_CHARS: usize = 2_000;

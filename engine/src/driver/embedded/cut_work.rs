@@ -15,7 +15,7 @@ use crate::tool::process::SharedOutput;
 /// The size of a piece of the text of a streaming reply. A piece is allocated with the first text of a reply.
 const PIECE_BYTES: usize = 4 * 1024;
 
-/// A call of the reply or a command of the user.
+/// A call in progress: a call of the model's reply, or a shell command of the user.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RunningCall {
     /// The index of a call of the reply.
@@ -54,14 +54,15 @@ impl CutWork {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
     }
 
-    /// Returns a new record for the facts that the next model call reports. The record of the last call is dropped.
+    /// Returns an empty record for the facts that the provider reports about the next model call. This record replaces
+    /// the record of the last call.
     pub(super) fn begin_model_call(&self) -> Arc<CallProgress> {
         let progress = Arc::<CallProgress>::default();
         *self.model_call.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&progress);
         progress
     }
 
-    /// Returns the facts that the current model call has reported.
+    /// Returns the facts that the provider has reported about the current model call.
     fn model_call(&self) -> Arc<CallProgress> {
         Arc::clone(&self.model_call.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -157,9 +157,9 @@ impl EmbeddedDriver {
     }
 
     /// Returns the changes that close this thread's account and create the row and account of its continuation. The
-    /// account of the continuation gets the rest of the reservation, computed from the ledger: the ledger also counts
-    /// descendants that the transcript of this thread does not record. The reservation is handed over and not released,
-    /// because a parent that has ended could not reserve the money again.
+    /// account of the continuation gets the rest of the reservation. The rest is computed from the ledger, because the
+    /// ledger also counts descendants that the transcript of this thread does not record. The reservation is handed
+    /// over and not released, because a parent that has ended could not reserve the money again.
     async fn continuation(
         &self,
         next: &ThreadId,

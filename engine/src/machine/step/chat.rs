@@ -180,8 +180,8 @@ pub(in crate::machine) fn interruption_events(
     events
 }
 
-/// Returns the settlement of the open attempt at the usage that the provider had reported. `None` without an open
-/// attempt or a reported usage.
+/// Returns the settlement of the open attempt at the usage that the provider had reported. `None` if no attempt is
+/// open, or if the provider reported no usage.
 pub(in crate::machine) fn reported_settlement(
     plan: &Plan,
     state: &ThreadState,

@@ -53,7 +53,7 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![EventBody::Ended(Arc::new(ended))])
 }
 
-/// Returns the fields of the event of the end, as facts of the hooks that observe the event.
+/// Returns the fields of the event `ended`, as facts for the hooks at the end of the thread.
 fn ended_fields(ended: &Ended) -> Map<String, Value> {
     let Ok(Value::Object(fields)) = serde_json::to_value(ended) else { return Map::new() };
     fields

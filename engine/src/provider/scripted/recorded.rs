@@ -27,9 +27,9 @@ pub struct RecordedRequest {
     /// The texts of the tool results since the previous reply; `None` if they are not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<String>>,
-    /// The limit `duration_seconds` of a child when it was recorded. The limit depends on the remaining time of the
-    /// parent, so it differs in a replay. The comparison therefore accepts a line of the replay that differs from the
-    /// recorded line only in this limit.
+    /// The limit `duration_seconds` of a child in the recording; `None` for a root thread. The limit can differ in a
+    /// replay. The comparison therefore accepts a line that differs from the recorded line only in the value of this
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
 }

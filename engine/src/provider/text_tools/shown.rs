@@ -20,7 +20,7 @@ enum LinePlace {
     #[default]
     Plain,
     Call,
-    /// After a call that ended in this line. White space that follows belongs to the call.
+    /// A call has ended in the current line. White space that follows belongs to the call.
     BehindCall,
 }
 
