@@ -202,7 +202,7 @@ impl Intake {
             found.push(PromptDifference { seq, what: "the images of the `input` hooks".to_owned(), at: 0 });
         }
         if handled != input.handled || reply != input.reply.as_ref() {
-            found.push(PromptDifference { seq, what: "the verdict of the `input` hooks".to_owned(), at: 0 });
+            found.push(PromptDifference { seq, what: "the answer of the `input` hooks".to_owned(), at: 0 });
         }
         let mut compare = |derived: &str, what: &str| {
             let at = first_difference(derived, &input.text);

@@ -79,7 +79,7 @@ impl DiskWorld {
         refuse_protected_target(repository, relative, shown)?;
         let read = read_file(Space::Project, repository, relative).map_err(|error| match error {
             WorldError::Unreadable { reason, .. } => unreadable(&reason),
-            WorldError::Escapes { .. } => unreadable("the file links out of the git repository"),
+            WorldError::Escapes { .. } => unreadable("the file is a link that leads out of the git repository"),
             other @ (WorldError::Signature { .. }
             | WorldError::Unsigned { .. }
             | WorldError::UntrustedKey { .. }

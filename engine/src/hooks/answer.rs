@@ -200,7 +200,7 @@ pub(super) fn no_effect_reason(run: &HookRun, action: &HookAction) -> Option<&'s
         (HookPoint::Limit, HookAction::Handoff)
             if run.facts.get("limit_code").and_then(Value::as_str) != Some("spend_exceeded") =>
         {
-            Some("the limit is used up in a continuation too; a handoff can help only at the limit `spend`")
+            Some("a continuation inherits the reached limit; a handoff can help only at the limit `spend`")
         }
         (HookPoint::Error, HookAction::Retry { .. }) if run.subject.is_some() => {
             Some("no call of a tool is repeated, because it may have had an effect; the model gets the error")

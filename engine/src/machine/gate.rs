@@ -342,8 +342,8 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
-/// Returns the hosts that a grant of every thread of the spawn chain names exactly, without a wildcard, for a call with
-/// this capability. Only these hosts may have local addresses.
+/// Returns the hosts that the matching grants of every thread of the spawn chain contain literally, for a call with
+/// this capability. A wildcard does not match a host here. Only these hosts may have local addresses.
 pub(crate) fn local_hosts(grants: &[Vec<Grant>], capability: &str) -> Vec<String> {
     needs::granted_items(grants, capability, |grant| &grant.net, needs::is_same_host)
 }

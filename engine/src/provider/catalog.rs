@@ -191,7 +191,7 @@ fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Erro
         Value::String(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-            Err(serde::de::Error::custom("a price is a decimal such as \"0.25\""))
+            Err(serde::de::Error::custom("a price must be a decimal such as \"0.25\""))
         }
     }
 }

@@ -285,7 +285,7 @@ impl ResponseStream {
             None if quiet.is_some() => Ok(None),
             None => {
                 let seconds = self.idle.as_secs_f64();
-                Err(CallError::new(FailedStage::Timeout, format!("the stream was silent for {seconds} seconds")))
+                Err(CallError::new(FailedStage::Timeout, format!("the stream sent no data for {seconds} seconds")))
             }
             Some(Err(error)) => {
                 Err(CallError::new(FailedStage::Truncated, format!("the stream broke: {}", innermost_cause(&error))))
