@@ -76,9 +76,10 @@ pub struct Engine {
 }
 
 impl EngineOptions {
-    /// Returns the usual options: the files of the project and of the user over the embedded system space, providers
-    /// from the plan, and API keys from the environment and the user's `.env`. `user` is the root of the user space,
-    /// even if that is the project. `trust` records the files that the user trusts.
+    /// Returns the usual options. Items come from the files of the project and the user, which shadow the embedded
+    /// system space. The endpoints of providers come from the provider files, and API keys from the environment and the
+    /// user's `.env`. `user` is the root of the user space, even if that is the project. `trust` records the files that
+    /// the user trusts.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl Engine {
         &self.inner.signer
     }
 
-    /// Returns the outputs of the programs that calls of this process run now.
+    /// Returns the outputs of the programs that tool calls of this process are running.
     pub fn running_outputs(&self) -> &RunningOutputs {
         &self.inner.running_outputs
     }

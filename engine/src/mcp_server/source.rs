@@ -49,7 +49,7 @@ enum SlotState {
 
 impl CallSlot {
     /// Cancels the call. Returns true if the call is running: the call is stopped, and the client still gets a result.
-    /// Returns false if the call is queued, so that it never runs.
+    /// Returns false if the call has not started, so that it never runs.
     pub fn cancel(&self, engine: &Engine) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let SlotState::Running { thread, call_id } = &*state {
