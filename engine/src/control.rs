@@ -135,7 +135,7 @@ impl ControlSender {
         loop {
             let next = thread.next().clone();
             thread.received_before.write().unwrap_or_else(PoisonError::into_inner).extend(ids.iter().copied().cloned());
-            // A redirection between the two lines above has copied the ids without these.
+            // A redirection between the two lines above has copied the ids of this sender before `ids` were added.
             match next.or_else(|| thread.next().clone()) {
                 Some(following) => thread = following,
                 None => return,

@@ -152,7 +152,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     }
     if let Some(text) = call.call.malformed() {
         let shown: String = text.chars().take(200).collect();
-        // A text that is no object has no keys that could repeat, but it can contain a large integer.
+        // A text that is not an object has no keys that could repeat, but it can contain a large integer.
         let fault = find_fault(text).filter(|_| parse_lenient(text).is_ok_and(|value| value.is_object()));
         let fault = fault.map_or("are not a JSON object".to_owned(), |fault| format!("are refused, because {fault}"));
         return refused(format!("the arguments of {} {fault}: {shown}", call.call.name));

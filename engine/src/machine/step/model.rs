@@ -36,7 +36,8 @@ pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
             return StepResult::Do(Effect::Await(waited));
         }
     }
-    // After the other effects: the end of a sleep must write an event, else the same sleep would follow.
+    // This check follows the other effects, so that an event is written at the end of a sleep. Otherwise, the same
+    // sleep would follow.
     if let Some(until) = walk.state.wait_until.filter(|until| *until > walk.now) {
         return StepResult::Do(Effect::Sleep { until });
     }

@@ -88,7 +88,7 @@ pub(super) fn parse_call(id: String, body: &str) -> ToolCall {
         // Some models write the arguments as a string that contains JSON.
         Some(Value::String(text)) => ToolCall::parse(id, name, text),
         Some(other) => {
-            // The reply names the repeated keys of the call itself; the keys of its arguments are checked here.
+            // Repeated keys of the call itself are recorded as unread. Here, the keys of its arguments are checked.
             let read = ARGUMENT_KEYS.iter().find(|key| map.contains_key(**key));
             let faulty = read.and_then(|key| faulty_values(text, key).into_iter().next());
             ToolCall::parse(id, name, faulty.unwrap_or(&other.to_string()))
