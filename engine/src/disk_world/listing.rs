@@ -14,8 +14,8 @@ use rye_grammar::ItemId;
 
 use super::links::is_linked;
 
-/// Maximum depth of folders below the folder of an item kind. A deeper folder is an error. The maximum also ends a walk
-/// through a loop of symbolic links.
+/// Maximum depth of folders below the folder of an item kind other than skills. A deeper folder is an error. The
+/// maximum also ends a walk through a loop of symbolic links.
 const MAX_FOLDER_DEPTH: usize = 32;
 /// Maximum depth of the folders that are searched for a `SKILL.md`. A `SKILL.md` below `MAX_SKILL_DEPTH` is not a
 /// skill, but it is reported.

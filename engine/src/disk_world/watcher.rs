@@ -146,7 +146,7 @@ impl Watcher {
                 return Err(io::Error::other(format!("there are more than {MAX_WATCHED_FOLDERS} folders to watch")));
             }
             if depth > MAX_WATCH_DEPTH {
-                let reason = format!("`{folder}` is more than {MAX_WATCH_DEPTH} folders below its space");
+                let reason = format!("`{folder}` is nested more than {MAX_WATCH_DEPTH} folders deep");
                 return Err(io::Error::other(reason));
             }
             for entry in root.join(&folder).read_dir()?.flatten() {

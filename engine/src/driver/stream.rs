@@ -19,7 +19,8 @@ pub struct LiveLine {
     pub attempt: u32,
     #[serde(flatten)]
     pub piece: LivePiece,
-    /// Number of pieces that were dropped before the piece of this line.
+    /// Number of pieces that were dropped since the previous write to the file. Only the first line of a write has this
+    /// number.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
 }

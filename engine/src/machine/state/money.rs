@@ -13,8 +13,9 @@ impl ThreadState {
     }
 
     /// Returns the nano-dollars of the `spend` limit that are neither spent nor reserved for a living child. In a chat,
-    /// only the children of the current prompt count. Money that is still reserved for descendants of ended children
-    /// (`Cost::outstanding`) is subtracted too, because the thread does not see the end of these descendants.
+    /// only the children of the current prompt count. The money that is still reserved for descendants of ended
+    /// children (`Cost::outstanding`) of the prompt is then subtracted too, because the thread does not see the end of
+    /// these descendants.
     pub fn prompt_headroom(&self) -> u64 {
         self.headroom(self.limits.spend, self.held_by_prompt())
     }
