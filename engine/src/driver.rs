@@ -212,7 +212,9 @@ pub(crate) async fn drive(
     }
 }
 
-/// Writes the buffered events before an effect, and syncs them if the effect acts outside the thread.
+/// Writes the buffered events before an effect, and syncs them if the effect acts outside the thread. In a thread that
+/// serves an MCP client, an effect that only reads needs no sync, and events that can be derived again after a crash
+/// are not written before a model call.
 async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effect: &Effect) -> Result<(), DriveError> {
     let mut barrier = effect.has_side_effects(&thread.plan);
     if driver.serves_client() {

@@ -149,7 +149,8 @@ impl HookTable {
         }
     }
 
-    /// Evaluates every hook of the hook point and runs the actions of the hooks that fire.
+    /// Evaluates the hooks of the hook point in order, and runs the actions of the hooks that fire. If an earlier hook
+    /// has already determined the answer, the next hooks are recorded as `Passed` and do not run.
     pub async fn run(&self, run: &HookRun, act: &dyn HookRunner) -> HookPointResult {
         let mode = hook_point::row_of(run.point).mode;
         let mut turn = PointEvaluation {

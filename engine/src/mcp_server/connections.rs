@@ -103,8 +103,8 @@ impl Connections {
         self.open.remove(&id);
     }
 
-    /// Evicts the connection that has waited the longest for a request. Returns false if every connection answers a
-    /// request.
+    /// Evicts the connection that has waited the longest for a request. Returns false if every connection is answering
+    /// a request, or if a request has just arrived on this connection.
     fn evict_longest_waiting(&mut self) -> bool {
         let waiting = self.open.iter().filter_map(|(id, (_, state))| Some((state.waiting_since()?, *id)));
         let Some((_, id)) = waiting.min() else { return false };
