@@ -99,7 +99,7 @@ pub enum ServerSandbox {
     Net,
     /// The server's program runs in a sandbox, like the program of a tool.
     Process,
-    /// The program has all rights of the user: its settings say `sandbox: none`.
+    /// The program has all rights of the user, because its settings contain `sandbox: none`.
     None,
 }
 

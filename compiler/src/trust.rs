@@ -32,8 +32,8 @@ pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"
 /// The settings files that can declare a hook at the point `command`.
 const COMMAND_HOOK_FILES: [&str; 3] = [COMMAND_FILE, HOOK_FILES[0], HOOK_FILES[1]];
 
-/// Returns the settings files that can declare a hook at a point. A plan does not hold which of the files declares a
-/// hook, so trust in the hook covers all of them.
+/// Returns the settings files that can declare a hook at a point. A plan does not record which of these files declares
+/// a hook, so trust in the hook requires trust in all of them.
 pub(crate) fn files_of_point(point: HookPoint) -> &'static [&'static str] {
     if point == HookPoint::Command { &COMMAND_HOOK_FILES } else { &HOOK_FILES }
 }
@@ -490,8 +490,8 @@ fn host_after_user_info(text: &str) -> Option<&str> {
     authority.rsplit_once('@').map(|(_, host)| host)
 }
 
-/// Formats a text on one line without control characters. A long text loses its middle, never its end: padding does not
-/// hide the last command of a tool. The result states how many characters it leaves out.
+/// Formats a text on one line without control characters. If the text is too long, its middle is left out and never its
+/// end, so that padding cannot hide the last command of a tool. The result states the number of omitted characters.
 pub fn one_line(text: &str) -> String {
     let text = sanitize(text, "\u{fffd}").replace('\t', " ");
     let count = text.chars().count();

@@ -140,8 +140,8 @@ impl<'w, T> StartGraph<'w, T> {
     }
 }
 
-/// Compiles every directive that a thread of the plans `roots` can start, directly or through other directives. `roots`
-/// are the plans of one directive, which the result does not contain.
+/// Compiles every directive that a thread of the plans `roots` can start, directly or through other directives. All
+/// plans in `roots` belong to one directive. The result does not contain this directive.
 ///
 /// # Errors
 /// The list of directives cannot be read.
@@ -189,7 +189,7 @@ fn listed_directives(world: &dyn World) -> Result<BTreeSet<ItemId>, WorldError> 
     Ok(world.list(ItemKind::Directive)?.into_iter().map(|entry| entry.id).collect())
 }
 
-/// Returns the directives in `of` that a pattern of `patterns` allows to start.
+/// Returns the directives in `of` that a thread with the grants `patterns` may start.
 fn granted_directives<'i>(patterns: &BTreeSet<String>, of: impl Iterator<Item = &'i ItemId>) -> Vec<ItemId> {
     if !patterns.iter().any(|pattern| may_spawn(pattern)) {
         return Vec::new();
@@ -200,8 +200,8 @@ fn granted_directives<'i>(patterns: &BTreeSet<String>, of: impl Iterator<Item = 
     of.filter(is_granted).cloned().collect()
 }
 
-/// Returns the starts that plans allow: their grant patterns, and the directives in `listed` that hooks and
-/// continuations start without a grant.
+/// Returns the directives that threads of the plans may start: the grant patterns that allow a start, and the
+/// directives in `listed` that a hook or a continuation starts without a grant.
 fn find_starts<'p>(plans: impl IntoIterator<Item = &'p Plan>, listed: &BTreeSet<ItemId>) -> Starts {
     let mut starts = Starts::default();
     for plan in plans {

@@ -1,6 +1,7 @@
-//! The fate of each part of the first request in a continuation, and the reason for this fate. A handoff sends the
-//! system prompt again. The first message is kept only while it is among the recent messages, so its parts count as
-//! lost unless a `thread_continued` hook injects them again.
+//! The state of each part of the first request after a handoff (kept, restored or lost), and the reason for it.
+//!
+//! A handoff sends the system prompt again. The first message is kept only while it is among the recent messages, so
+//! its parts count as lost unless a `thread_continued` hook injects them again.
 
 use std::fmt;
 

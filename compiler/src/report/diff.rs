@@ -91,18 +91,19 @@ pub struct CostChange {
 }
 
 impl PlanDiff {
-    /// Returns true if the two plans are equal byte for byte, and neither a change nor a difference of a plan that they
-    /// can start is listed.
+    /// Returns true if the two plans are equal byte for byte, no change is listed, and no directive that they can start
+    /// differs.
     pub fn is_empty(&self) -> bool {
         self.before == self.after && self.starts.is_empty() && self.changes.is_empty()
     }
 
-    /// Adds a change of unknown direction: plans that are not compared. `what` names the plans and the reason.
+    /// Records that some plans are not compared, as a change of unknown direction. `what` names the plans and the
+    /// reason.
     pub fn add_uncompared(&mut self, area: ChangeArea, what: String) {
         self.add(PlanChange { area, what, direction: Direction::Unknown, source: None });
     }
 
-    /// Adds a change to those without a list of their own.
+    /// Adds a change to `changes`, the list of changes for which the comparison has no other list.
     pub fn add(&mut self, change: PlanChange) {
         self.changes.push(change);
         self.changes.sort_by_key(|change| change.area);
@@ -264,8 +265,8 @@ fn allowed_patterns(root: &Compilation, below: &BTreeMap<ItemId, Plans>) -> Opti
     Some(own.chain(hooks).map(|pattern| Glob::new(&normalize(pattern).0)).collect())
 }
 
-/// Makes each added grant neutral that shares no capability with the patterns `allowed`: a thread has only capabilities
-/// that every thread of its spawn chain has.
+/// Sets the direction of each added grant to neutral that shares no capability with the patterns `allowed`. Such a
+/// grant has no effect, because a thread has only capabilities that every thread of its spawn chain has.
 fn without_unreachable(mut one: PlanDiff, allowed: Option<&[Glob]>) -> PlanDiff {
     let Some(allowed) = allowed else { return one };
     for change in one.capabilities.iter_mut().filter(|change| change.direction.may_widen()) {

@@ -48,9 +48,9 @@ pub struct Matrix {
     /// conditions holds for a call, the call belongs to at most one entry of `contexts` and `refused`. Every other call
     /// belongs to exactly one entry.
     pub open: Vec<String>,
-    /// Plans for the calls that belong to no entry of `contexts` and `refused`, one plan for each route. No example call is
-    /// known, so that each plan is compiled without values of the inputs, its `call` has no inputs, and its `when` has the
-    /// conditions of `open`. Empty if every call belongs to an entry.
+    /// Plans for the calls that belong to no entry of `contexts` and `refused`, one plan for each route. No example
+    /// call is known. Each plan is therefore compiled without values of the inputs: its `call` has no inputs, and its
+    /// `when` has the conditions of `open`. Empty if every call belongs to an entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rest: Vec<MatrixContext>,
     /// Routes without a plan for the calls of `rest`, with the codes of the errors.
@@ -232,8 +232,11 @@ impl Calls<'_> {
         inputs
     }
 
-    /// Adds a call with these cells to its context or to the refused calls. Returns false if the shared results can
-    /// contain errors that other calls do not have.
+    /// Compiles the call `request`, and adds its cells to the context of its plan or, if the call has no plan, to the
+    /// refused calls.
+    ///
+    /// Returns false if the results that all calls share can no longer be used, because they may contain errors that
+    /// other calls do not have.
     fn add_call(
         &self,
         shared: &LowerContext<'_, '_>,

@@ -61,7 +61,8 @@ pub(crate) fn read_checks(items: &Items<'_>) -> ProjectChecks {
     checks
 }
 
-/// Returns the parts of an assertion that decide its result. The severity is always present.
+/// Returns the parts of an assertion that decide its result, always with a severity: `error` if the assertion sets
+/// none.
 fn assertion_value(assertion: &Node) -> Value {
     let parts = ["always", "never", "for"].into_iter();
     let mut value: Map<String, Value> =

@@ -61,9 +61,9 @@ pub struct TurnBounds {
     pub at_least: TurnBound,
     /// Upper bound on the turns of every run; `None` if hooks may raise every limit that bounds them.
     pub at_most: Option<TurnBound>,
-    /// Upper bound on the turns before the first handoff, if it is below `at_most`: the highest value to which a hook
-    /// raises the limit `turns`. A continuation starts with the turns that are left, and its hooks may raise the limit
-    /// again, so this bound does not hold for a chain of continuations.
+    /// The highest value that the limit `turns` can have before the first handoff, if this value is below `at_most`;
+    /// else `None`. A continuation starts with the turns that are left, and its hooks may raise the limit again, so
+    /// this bound does not hold for a chain of continuations.
     pub before_handoff: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ pub struct TurnBound {
 /// Upper bound on the threads of a tree. A thread counts once with its continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadBound {
-    /// The maximum number of threads, with the root thread; `None` if a hook may raise the limit `spawns`.
+    /// The maximum number of threads, including the root thread; `None` if a hook may raise the limit `spawns`.
     pub threads: Option<u64>,
     pub set_by: ThreadBoundOrigin,
 }
@@ -225,9 +225,11 @@ impl Plan {
         }
     }
 
-    /// Returns a lower bound on the turns that the limits `turns`, `tokens` and `spend` allow to start in every run. The
-    /// bound is at most 1: the first turn has no maximum of tokens or cost, because its interrupted calls count at their
-    /// worst case and are repeated.
+    /// Returns a lower bound, 0 or 1, on the turns that every run can start under the limits `turns`, `tokens` and
+    /// `spend`.
+    ///
+    /// The bound is never above 1, because the first turn has no maximum of tokens or cost: its interrupted calls count
+    /// at their worst case and are repeated.
     fn bound_turns_below(&self) -> TurnBound {
         let is_paid = self.limits.spend > 0 && self.pays_first_request();
         let allowed = [

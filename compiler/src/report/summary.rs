@@ -73,16 +73,16 @@ pub struct SummaryCost {
 pub struct SummaryTurns {
     /// The value of the limit `turns`.
     pub limit: u64,
-    /// Minimum number of turns, 0 or 1, that the limits allow to start in every run with the planned prompt. A turn starts
-    /// with its first call, which may fail.
+    /// Lower bound, 0 or 1, on the turns that a run with the planned prompt can start before a limit stops it. A turn
+    /// starts with its first call, which may fail.
     #[serde(default)]
     pub at_least: u64,
-    /// Turns that no run exceeds; null if hooks may raise every limit that bounds them.
+    /// Upper bound on the turns of every run; null if hooks may raise every limit that bounds them.
     pub at_most: Option<u64>,
     /// The limit that sets `at_most`; null if `at_most` is null.
     pub at_most_set_by: Option<String>,
-    /// Turns that no run exceeds before its first handoff. Null unless hooks raise the limit `turns`, and only to numbers
-    /// that the plan contains.
+    /// The highest value that the limit `turns` can have before the first handoff, if this value is below `at_most`;
+    /// else null. Null also if only a run knows the value to which a hook raises the limit.
     #[serde(default)]
     pub before_handoff: Option<u64>,
     /// Number of turns of a typical run.

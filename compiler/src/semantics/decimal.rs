@@ -1,6 +1,6 @@
 //! Exact conversion of decimal text to scaled integers: money and delays never pass through floats.
 
-/// The treatment of decimal digits for which the scaled integer has no place, such as the third decimal of `0.125` with
+/// The treatment of decimal digits beyond the places of the scaled integer, such as the third decimal of `0.125` with
 /// two places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExtraDigits {

@@ -33,7 +33,7 @@ pub(crate) fn is_protected_path(path: &str) -> bool {
     })
 }
 
-/// Returns true for an `http:` URL whose host is neither this machine nor in a local network, as far as the name tells.
+/// Returns true for an `http:` URL whose host is, judging by its name, neither this machine nor in a local network.
 pub(crate) fn is_unencrypted(url: &str) -> bool {
     url.strip_prefix("http://")
         .is_some_and(|rest| !is_local(rest) && url_host(url).is_some_and(|host| !host.contains('$')))
@@ -50,8 +50,8 @@ fn is_local(rest: &str) -> bool {
         || is_private_172.is_some_and(|second: u8| (16..32).contains(&second))
 }
 
-/// Returns the error for a folder that a tool declares in `write` but that no grant can open: the end of a sentence, a
-/// label and a help text. `None` for any other folder.
+/// Returns the error for a folder that a tool declares in `write` but that no grant can open: the end of the message
+/// (its subject is the folder), the label and the help. `None` for any other folder.
 pub(crate) fn needed_folder_error(path: &str) -> Option<(&'static str, &'static str, &'static str)> {
     let is_outside =
         path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..") || path.contains('\0');
@@ -91,8 +91,8 @@ pub(crate) fn write_path_error(path: &str) -> Option<&'static str> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostCoverage {
     None,
-    /// The pattern is a wildcard. A wildcard opens public addresses only, but a host that is spelt out is opened
-    /// whatever its addresses are.
+    /// The pattern is a wildcard, which allows only public addresses. A pattern without a wildcard allows its host at
+    /// every address.
     PublicAddresses,
     Complete,
 }
@@ -148,7 +148,7 @@ fn leaves_project(parts: &[&str]) -> bool {
     })
 }
 
-/// Returns true if the name of every host that `inner` matches matches `outer`: `*.example.com` matches
+/// Returns true if `outer` matches the name of every host that `inner` matches: `*.example.com` contains
 /// `a.example.com`. The addresses of the hosts are not compared.
 pub fn is_host_inside(inner: &str, outer: &str) -> bool {
     if is_same_host(inner, outer) || outer == "*" {

@@ -215,12 +215,14 @@ impl RiskTable {
         self.rules.push(RiskRule { tier, written: pattern.to_owned(), glob: Glob::new(&normal), normal });
     }
 
-    /// Returns the patterns of all rules in normalized form, which spells primaries and separators as capabilities do.
+    /// Returns the patterns of all rules in normalized form, in which primaries and separators are written as in
+    /// capabilities.
     pub fn patterns(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| rule.normal.as_str())
     }
 
-    /// Returns the patterns of one tier in normalized form, which spells primaries and separators as capabilities do.
+    /// Returns the patterns of one tier in normalized form, in which primaries and separators are written as in
+    /// capabilities.
     pub fn patterns_of(&self, tier: Tier) -> impl Iterator<Item = &str> {
         self.rules.iter().filter(move |rule| rule.tier == tier).map(|rule| rule.normal.as_str())
     }

@@ -1,5 +1,5 @@
-//! Literal values of calls against the keywords of a parameter's JSON Schema that bound numbers, texts and lists. The
-//! engine validates whole calls; a violation that is found here is also one for the engine.
+//! Checks literal values of calls against the keywords of a parameter's JSON Schema that bound numbers, texts and
+//! lists. The engine validates whole calls, and also refuses every value that violates a bound here.
 
 use regex::RegexBuilder;
 use serde_json::Value;
@@ -9,8 +9,8 @@ use super::value::Num;
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// Describes the values that a keyword of a schema allows, such as `at least 1`; `None` if no known keyword rules the
-/// value out.
+/// Describes the values that a keyword of a schema allows, such as `at least 1`, if the keyword excludes `value`.
+/// `None` if no known keyword excludes it.
 pub(crate) fn violated_bound(schema: &Value, value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {

@@ -30,8 +30,8 @@ pub enum SandboxKind {
     Requests,
     /// The tool is a process of its own, in a sandbox.
     Process,
-    /// The tool is part of an MCP server whose settings say `sandbox: none`: the program runs without a sandbox, with
-    /// all rights of the user.
+    /// The tool is part of an MCP server with the setting `sandbox: none`: the program runs without a sandbox, with all
+    /// rights of the user.
     None,
 }
 

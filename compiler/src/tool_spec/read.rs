@@ -73,7 +73,7 @@ impl ToolSpec {
 pub(super) struct ToolSpecReader {
     pub(super) faults: Vec<ToolSpecError>,
     /// True if the tool file declares its parameters at a wrong place (see `are_misplaced`). Unknown placeholders are
-    /// then not reported, because the wrong place already is.
+    /// then not reported, because the wrong place is already reported.
     pub(super) misplaced_parameters: bool,
 }
 

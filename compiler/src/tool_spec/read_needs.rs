@@ -1,4 +1,4 @@
-//! `needs` of a tool file: the folders and hosts that the grants of a call must open.
+//! `needs` of a tool file: the folders and hosts to which the grants of a call must give access.
 
 use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
@@ -9,7 +9,7 @@ use super::read::ToolSpecReader;
 use super::{ToolKind, ToolNeeds};
 
 impl ToolSpecReader {
-    /// Reads `needs`: the folders and hosts that the grants must open.
+    /// Reads `needs`: the folders and hosts to which the grants must give access.
     pub(super) fn needs(&mut self, node: &Node) -> ToolNeeds {
         let Some(needs) = node.get("needs") else { return ToolNeeds::default() };
         if !matches!(needs.kind, Kind::Map(_)) {
@@ -35,7 +35,8 @@ impl ToolSpecReader {
         ToolNeeds { net: texts(net), write: texts(write), write_only: texts(write_only) }
     }
 
-    /// Reports folders that the tool does not read, if the tool has no sandboxed program of its own.
+    /// Reports the key `write_only` of a tool that starts no program, because only the sandbox of a program can make a
+    /// folder unreadable.
     pub(super) fn check_write_only(&mut self, node: &Node, kind: Option<&ToolKind>) {
         let Some(value) = node.get("needs").and_then(|needs| needs.get("write_only")) else { return };
         match kind {

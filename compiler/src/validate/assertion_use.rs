@@ -1,6 +1,6 @@
 //! Checks of assertions that `rye check` can make without the list of possible threads. An assertion that can never
-//! fail is reported: its `for` selects no directive, or it holds whatever its functions return. Names of items and
-//! hooks that do not exist are reported too.
+//! fail is reported: its `for` selects no directive, or its condition holds for all results of its functions. Names of
+//! items and hooks that do not exist are reported too.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Checks of the calls that a body tells the model to make: calls of primaries such as `rye_execute(item_id="…")`, and
-//! calls of tools by their palette names. The item must exist and the directive must be granted the call (`language.md`
-//! 9 and 10).
+//! calls of tools by their palette names. The item must exist, and the grants of the directive must allow the call
+//! (`language.md` 9 and 10).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -197,7 +197,8 @@ impl CachePrefixChecks {
     }
 
     /// Reports a part of the prompt that changes often, so that the provider cannot cache the `tokens_after` constant
-    /// tokens behind it. `key` identifies the part: each part is reported once. `span` is the place of the report.
+    /// tokens that follow the part. `key` identifies the part: each part is reported once. `span` is the place of the
+    /// report.
     #[expect(clippy::too_many_arguments, reason = "one argument for each field of the diagnostic")]
     fn report(
         &mut self,

@@ -9,9 +9,9 @@ use crate::diagnostics::Diagnostics;
 use crate::item::Items;
 use crate::semantics::capability::{ItemType, Primary};
 
-/// Checks the calls in the body of a composed directive, without the bodies of its ancestors. A name is only taken for
-/// a call if named arguments follow in parentheses. A name of one word may also be a function of a program, so an
-/// ungranted call of such a name is not reported.
+/// Checks the calls in the body of a composed directive, without the bodies of its ancestors. A name counts as a call
+/// only if named arguments in parentheses follow the name. A name of one word may also be a function of a program, so
+/// an ungranted call of such a name is not reported.
 pub fn check(checker: &mut BodyCallChecker, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     let body = leaf.body.node.as_str();

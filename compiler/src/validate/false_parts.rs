@@ -1,6 +1,6 @@
-//! Parts of conditions that are never true, although the condition can be: an operand of `||`, or a member of the list
-//! of `in`, that the types and the possible values of facts and inputs rule out (`language.md` 7). Limits and grants do
-//! not count, because a condition may name calls and costs beyond them as a precaution.
+//! Parts of conditions that are never true although the whole condition can be true: an operand of `||`, or a member of
+//! the list of `in`. The types and the possible values of facts and inputs exclude such a part (`language.md` 7).
+//! Limits and grants do not count, because a condition may name calls and costs beyond them as a precaution.
 
 use rye_grammar::Span;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};

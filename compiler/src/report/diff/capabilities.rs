@@ -17,8 +17,8 @@ pub struct CapabilityChange {
     /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`. The text
     /// ends with `, at local addresses as well` if the other plan allows the host only at public addresses.
     pub what: String,
-    /// A capability that only one plan allows: of a tool in its palette, else the shortest capability; null if the
-    /// search takes too long.
+    /// An example of a capability that only one of the plans allows: the capability of a tool in its palette or, if
+    /// there is no such tool, the shortest capability. Null if the search takes too long.
     pub example: Option<String>,
     /// The declaration of the capability as text, such as `` declared by `project/deploy/base` ``, or the hook that has
     /// the grant.

@@ -271,9 +271,9 @@ fn pairs<'p>(old: &[LiveHook<'p>], new: &[LiveHook<'p>]) -> Vec<(&'p PlannedHook
     old.iter().filter_map(pair).collect()
 }
 
-/// Returns the hooks of `old` that other hooks of `new` replace, each with these hooks: none of the hooks is in both
-/// lists, and together the new hooks act exactly in the cases in which the old hook acted. `covered` proves that a hook
-/// acts only in the cases in which others act.
+/// Returns each hook of `old` that new hooks replace, with these new hooks. The replaced hook is not in `new`, and the
+/// new hooks are not in `old`. Together, the new hooks act in exactly the cases in which the old hook acted. `covered`
+/// proves that a hook acts only in cases in which at least one hook of a list acts.
 fn renamed_hooks<'p>(
     old: &[LiveHook<'p>],
     new: &[LiveHook<'p>],
@@ -461,8 +461,8 @@ fn add_finding(
     });
 }
 
-/// Returns the possible values and the type of the fact that a path reads. Without values (`domain` is `None`), the
-/// fact may have any value: its values are unknown, or they differ between the two plans.
+/// Returns the possible values and the type of the fact that a path reads. If `domain` is `None`, the fact may have any
+/// value: its values are unknown, or they differ between the two plans.
 fn possible_values(
     event: HookPoint,
     path: &Path,

@@ -1,5 +1,5 @@
-//! Comparison of two versions of a directive whose unknown inputs decide the route: compares the plans that calls with
-//! the same inputs have in both versions.
+//! Comparison of two versions of a directive with several routes. Pairs each plan of one version with the plan of the
+//! other version for the same inputs, and compares the plans of each pair.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,19 +19,19 @@ pub struct RoutedSide<'a> {
     pub plans: &'a [RoutedPlan],
 }
 
-/// A comparison of an old plan and a new plan, where calls with the same inputs have the old plan on one side and the
-/// new plan on the other side.
+/// A comparison of an old plan with a new plan. A call with the same inputs has the old plan before the change and the
+/// new plan after the change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteDiff {
-    /// Conditions on the inputs for the new plan: a call has this plan if one of them holds.
+    /// Conditions on the inputs. A call has the new plan if one of the conditions holds.
     pub when: Vec<String>,
     pub diff: PlanDiff,
 }
 
-/// Compares the plans of a directive on both sides, route by route. Each new plan is compared with the old plan for its
-/// example call; if there is none, with the first old plan. Each old plan is also compared with the new plan for its
-/// example call. If there is none, the old plan is not compared, because calls with these inputs are no longer
-/// possible.
+/// Compares the plans of a directive on both sides, route by route. Each new plan is compared with the old plan that
+/// applies to the new plan's example call or, if no old plan applies, with the first old plan. Each old plan is also
+/// compared with the new plan that applies to the old plan's example call. If no new plan applies, this comparison is
+/// left out, because calls with these inputs are no longer possible.
 ///
 /// # Errors
 /// The directives of a side cannot be listed.
@@ -60,9 +60,10 @@ pub fn diff_routes(old: RoutedSide<'_>, new: RoutedSide<'_>) -> Result<Vec<Route
     Ok(found)
 }
 
-/// Returns the index of the plan in `side` that applies to the example call of `plan`; `None` if there is none. If
-/// `plan` has no example call, or `side` has only one plan, the plan with the same extends chain is used, else the only
-/// plan.
+/// Returns the index of the plan in `side` that applies to the example call of `plan`; `None` if no plan applies.
+///
+/// If `plan` has no example call, or `side` has only one plan, returns the index of the plan with the same extends
+/// chain, else of the only plan.
 fn route_of_call(plan: &RoutedPlan, side: RoutedSide<'_>) -> Option<usize> {
     let first = side.plans.first()?;
     let (Some(inputs), 2..) = (&plan.call, side.plans.len()) else {
@@ -78,8 +79,8 @@ fn chain_of(compilation: &Compilation) -> Vec<&str> {
     compilation.plan.chain.iter().map(|link| link.id.as_str()).collect()
 }
 
-/// Returns a change if another set of inputs selects the route than before. Its direction is unknown, because some inputs
-/// now lead to another plan.
+/// Returns a change if the inputs that select this route are not the same in both versions. The direction of the change
+/// is unknown, because some inputs now lead to another plan.
 fn changed_selection(was: &RoutedPlan, is: &RoutedPlan, trees: &DiffSides<'_>) -> Option<PlanChange> {
     let routing = |compilation: &Compilation| -> Vec<(String, Option<Value>, Option<String>)> {
         let hooks = compilation.plan.hooks.iter().filter(|hook| hook.event == HookPoint::ResolveExtends);

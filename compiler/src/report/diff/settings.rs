@@ -251,7 +251,7 @@ impl Strictness {
         self.max(|_| true)
     }
 
-    /// Returns the widest direction among the changes of one tier.
+    /// Returns the widest direction among the changes of capabilities that have this tier before or after the change.
     fn of_tier(&self, tier: &str) -> Direction {
         self.max(|tiers| tiers.iter().any(|one| one.as_str() == tier))
     }

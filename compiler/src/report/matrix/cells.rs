@@ -53,9 +53,9 @@ enum ValueSet {
 }
 
 impl ReadLiterals {
-    /// Adds the literals that a condition compares an input with. Returns false and adds nothing if cells of these
-    /// literals would not decide the condition: for example, because a pattern also reads the input, or because there
-    /// are too many parts.
+    /// Adds the literals that a condition compares an input with. Returns false and adds nothing if the result of the
+    /// condition would still differ within a cell: for example, because a pattern also reads the input, or because
+    /// there are too many parts.
     pub fn add(&mut self, literals: &ComparedLiterals, kind: FieldType) -> bool {
         let mut all = self.clone();
         all.is_ordered |= literals.ordered;

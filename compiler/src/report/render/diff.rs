@@ -1,4 +1,4 @@
-//! Renders a comparison of two plans: lines with a tone (such as wider or narrower) for a terminal, Markdown for a pull
+//! Renders a comparison of two plans: lines that are marked as wider or narrower for a terminal, Markdown for a pull
 //! request.
 
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::report::diff::{
     BeforeAfter, CapabilityChange, ChangeArea, Direction, HookChange, LimitChange, PartChange, PlanChange, PlanDiff,
 };
 
-/// The tone of a line. The printer chooses the colors.
+/// The kind of a line, which determines its color. The printer chooses the colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffTone {
     Heading,

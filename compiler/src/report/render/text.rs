@@ -296,8 +296,8 @@ fn write_hooks(out: &mut String, compilation: &Compilation) {
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// Renders the trust requirements. For each requirement, `states` is true if the user trusts it; `None` if the states
-/// are unknown.
+/// Renders the trust requirements. `states` contains one value for each requirement, true if the user trusts it; `None`
+/// if the states are unknown.
 fn write_trust(out: &mut String, compilation: &Compilation, states: Option<&[bool]>) {
     if compilation.trust_requirements.is_empty() {
         return;

@@ -41,7 +41,7 @@ pub struct PlaceholderView {
 }
 
 /// Returns the views of the system prompt, of the messages of the first request, and of the message of a continuation.
-/// The first two contain the texts that hooks add before the model is called.
+/// The first two views contain the texts that hooks add before the model is called.
 pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
     let (prompt, by) = (&plan.prompt, plan.model.counted_by);
     let mut seen = BTreeSet::new();

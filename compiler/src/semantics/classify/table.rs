@@ -53,8 +53,8 @@ impl ClassifyTable {
         &TABLE
     }
 
-    /// Reads the content of `error_classification.yaml`. `backoff` applies to each rule that declares no backoff; it is
-    /// the section `retry` of `resilience.yaml`.
+    /// Reads the content of `error_classification.yaml`. `backoff`, the section `retry` of `resilience.yaml`, applies
+    /// to each rule that declares no backoff.
     ///
     /// # Errors
     /// The table has an unknown key or category, an invalid condition, or a number out of range.

@@ -38,7 +38,8 @@ const MAX_ASSIGNMENTS: usize = 1 << 16;
 /// that each comparison of the path is true or false independently of the other comparisons. A search for an example
 /// tries values with none, one and all of the substrings.
 const MAX_PARTS: usize = 8;
-/// Maximum number of pairs of alternatives that are compared one by one.
+/// Maximum number of pairs of an alternative of the condition and an alternative of the other conditions. Above the
+/// maximum, no pair is compared on its own.
 const MAX_PAIRS: usize = 1 << 12;
 /// The magnitude below which `f64` represents every integer exactly: 2⁵³.
 const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -1,5 +1,5 @@
-//! The `id` of a line that is invalid JSON or too large, so that clients can match the error to their request. The
-//! parser reads the `id` of valid lines.
+//! Finds the `id` in a line that is invalid JSON or too large, so that clients can match the error to their request.
+//! The parser reads the `id` of valid lines.
 
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;

@@ -15,7 +15,8 @@ use crate::semantics::value::{Num, inline_text, to_node};
 /// The span of every part of a request of `rye eval`: a request has no source file.
 const EMPTY_SPAN: Span = Span { source: SourceId(0), start: 0, end: 0 };
 
-/// Maximum bytes of a filled template or text, as of the action of a hook.
+/// Maximum size in bytes of a text after its placeholders are filled. The same maximum applies to the action of a hook
+/// in a run.
 const MAX_TEXT_BYTES: usize = 16 << 20;
 
 fn too_long() -> EvalError {

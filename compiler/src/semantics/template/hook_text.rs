@@ -73,8 +73,8 @@ impl HookText {
         &self.inputs
     }
 
-    /// Fills the `{input:…}` placeholders. Inserted text is never scanned again: the result holds only the author's
-    /// `${…}`.
+    /// Fills the `{input:…}` placeholders. Inserted text is never scanned again: the result contains only the `${…}`
+    /// placeholders that the author wrote.
     ///
     /// # Errors
     /// Returns the first required input without a value.

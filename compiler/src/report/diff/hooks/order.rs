@@ -32,7 +32,7 @@ pub(super) fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation,
     }
 }
 
-/// Returns true if the order of a hook among the hooks of its event can change what happens.
+/// Returns true if the position of a hook among the hooks of its event can change the result of the event.
 fn is_ordered(hook: &PlannedHook) -> bool {
     let is_ordered_mode = match hook_point::row_of(hook.event).mode {
         Mode::Control | Mode::Chain | Mode::FirstBlock | Mode::FirstMatch => true,
@@ -41,8 +41,8 @@ fn is_ordered(hook: &PlannedHook) -> bool {
     hook.is_live() && is_ordered_mode && hook_role(hook) != HookRole::Text
 }
 
-/// Returns true if the order of two hooks of one event can change more than the reason of a refusal. Two hooks that
-/// block calls refuse the same calls in either order.
+/// Returns true if the order of two hooks of one event can change the result of the event, and not only the reason of a
+/// refusal. Two hooks that block calls refuse the same calls in either order.
 fn decides_more_than_a_reason(one: &PlannedHook, other: &PlannedHook) -> bool {
     let blocks = |hook: &PlannedHook| {
         hook_point::row_of(hook.event).mode == Mode::FirstBlock && matches!(hook.action, HookAction::Block { .. })

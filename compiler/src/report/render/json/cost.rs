@@ -34,8 +34,8 @@ pub fn per_turn(model: &PlannedModel, tokens: u64) -> Option<PerTurnReport> {
 pub struct ForecastReport {
     /// The first request alone, with a reply of maximum length.
     pub first: RunEstimateReport,
-    /// A run with replies and results of typical length. Every request after the first one reads `prefix.per_thread`
-    /// tokens from the cache.
+    /// A run with replies and tool results of typical length. Every request after the first one reads
+    /// `prefix.per_thread` tokens from the cache.
     pub typical: RunEstimateReport,
     /// Upper bound on the cost of every run, including children, hooks, retries, compaction and handoffs.
     pub worst: WorstCaseReport,
@@ -94,8 +94,8 @@ pub struct WorstCaseReport {
     /// The bound in dollars. Null if nothing bounds the cost, or if no model has a price and the plan starts no other
     /// thread.
     pub cost: Option<Value>,
-    /// The part that sets the bound: the limit `spend`; `prices` if every call is free or no model has prices; `raise`
-    /// if a hook may raise the limit, so that nothing bounds the cost.
+    /// The name of the bound: the limit `spend`; `prices` if every call is free or no model has prices; `raise` if a
+    /// hook may raise the limit, so that nothing bounds the cost.
     #[serde(default)]
     pub set_by: String,
 }
@@ -105,16 +105,16 @@ pub struct WorstCaseReport {
 pub struct ThreadBoundReport {
     /// Upper bound on the threads of every run; null if a hook may raise the limit `spawns`.
     pub at_most: Option<u64>,
-    /// The part that sets the bound: `grants` if nothing starts another thread, `depth` if this limit is 0, otherwise
-    /// the limit `spawns`. `raise` if a hook may raise the limit `spawns`, so that there is no bound.
+    /// The name of the bound: `grants` if nothing starts another thread; `depth` if the limit `depth` is 0; `raise` if
+    /// a hook may raise the limit `spawns`, so that there is no bound; otherwise the limit `spawns`.
     pub set_by: String,
 }
 
 /// Bounds on the turns of a thread and its continuations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnBoundsReport {
-    /// Minimum number of turns, 0 or 1, that the limits allow to start in every run with the planned prompt. A turn starts
-    /// with its first call, which may fail.
+    /// Lower bound, 0 or 1, on the turns that a run with the planned prompt can start before a limit stops it. A turn
+    /// starts with its first call, which may fail.
     pub at_least: u64,
     /// The limit that sets `at_least`.
     pub at_least_set_by: String,
@@ -122,8 +122,8 @@ pub struct TurnBoundsReport {
     pub at_most: Option<u64>,
     /// The limit that sets `at_most`; null if `at_most` is null.
     pub at_most_set_by: Option<String>,
-    /// Upper bound on the turns before the first handoff, if it is below `at_most`: the highest value to which a hook
-    /// raises the limit `turns`. Null if there is no such bound.
+    /// The highest value that the limit `turns` can have before the first handoff, if this value is below `at_most`;
+    /// else null. Null also if only a run knows the value to which a hook raises the limit.
     #[serde(default)]
     pub before_handoff: Option<u64>,
 }

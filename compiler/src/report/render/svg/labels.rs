@@ -7,9 +7,10 @@ use crate::drawing::{Drawing, DrawnEdge, one_line};
 
 /// Height of a label in pixels.
 pub const LABEL_HEIGHT: f64 = 13.0;
-/// Positions of a label between two points of its edge, as parts of the way, the preferred one first.
+/// Positions of a label between two points of its edge, as fractions of the distance, the preferred one first.
 const PARTS_OF_WAY: [f64; 5] = [0.5, 0.3, 0.7, 0.15, 0.85];
-/// Positions of a label across its edge, in label widths.
+/// Distances of a label from its edge, as multiples of the label's width, or of twice its height if the drawing is
+/// horizontal. The preferred distance is the first.
 const WIDTHS_ASIDE: [f64; 5] = [0.0, 0.55, -0.55, 1.1, -1.1];
 
 /// A shortened edge label and the rectangle that it fills.
@@ -28,7 +29,7 @@ pub struct Area {
 }
 
 impl Area {
-    /// Returns the pixels that two rectangles share.
+    /// Returns the area that two rectangles share, in square pixels.
     pub fn shared_with(&self, other: &Self) -> f64 {
         let wide = f64::midpoint(self.width, other.width) - (self.center.x - other.center.x).abs();
         let high = f64::midpoint(self.height, other.height) - (self.center.y - other.center.y).abs();
@@ -56,7 +57,8 @@ impl ObstacleGrid {
         }
     }
 
-    /// Returns the pixels of `area` that the rectangles cover.
+    /// Returns the area of `area` that the rectangles cover, in square pixels. An area that several rectangles cover
+    /// counts several times.
     fn covered(&self, area: &Area) -> f64 {
         let rows = Self::rows_of(area).filter_map(|row| self.0.get(&row));
         rows.flatten().map(|other| area.shared_with(other)).sum()
@@ -64,7 +66,8 @@ impl ObstacleGrid {
 }
 
 /// Places the labels of all edges; `None` for an edge without a label or without a line. Each label takes the first
-/// position that no box and no earlier label covers, otherwise the position of which the least is covered.
+/// position that no box and no earlier label covers. If there is no such position, the label takes the position with
+/// the smallest covered area.
 pub fn place_labels(drawing: &Drawing, placed: &DrawingLayout) -> Vec<Option<PlacedLabel>> {
     let mut obstacles = ObstacleGrid::default();
     for (node, at) in drawing.nodes.iter().zip(&placed.nodes) {
@@ -98,7 +101,8 @@ pub fn place_labels(drawing: &Drawing, placed: &DrawingLayout) -> Vec<Option<Pla
     drawing.edges.iter().zip(&placed.edges).map(label).collect()
 }
 
-/// Lists the positions of a label: the middle part of the edge before the others, on the edge before beside it.
+/// Returns the candidate positions of a label, the best first. Positions on the edge precede positions beside the edge,
+/// and the middle section of the edge precedes its other sections.
 fn positions(path: &[Point], width: f64, is_horizontal: bool) -> Vec<Point> {
     let middle = path.len() / 2;
     let mut parts: Vec<(usize, (Point, Point))> =
@@ -120,8 +124,8 @@ fn positions(path: &[Point], width: f64, is_horizontal: bool) -> Vec<Point> {
     found
 }
 
-/// Returns the point at a part of the way on the curve from `from` to `to`, which leaves and enters in the direction of
-/// the layers.
+/// Returns a point on the curve from `from` to `to`: the start for the parameter `part` = 0, the end for 1. At both
+/// ends, the curve runs in the direction of the layers.
 fn on_curve(from: Point, to: Point, part: f64, is_horizontal: bool) -> Point {
     // Along the direction of the layers the control points lie in the middle, across it at the ends.
     let rest = 1.0 - part;

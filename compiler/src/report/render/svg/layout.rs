@@ -146,8 +146,8 @@ struct LayerPosition {
     end: f64,
 }
 
-/// Returns the position of each layer along the drawing's direction. The depth of a layer is the depth of its deepest
-/// box.
+/// Returns the position of each layer along the drawing's direction. A layer is as deep in this direction as its
+/// deepest box.
 fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
     let mut depths = vec![BOX_HEIGHT; count];
@@ -315,7 +315,8 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
     (across, parts)
 }
 
-/// Shifts the edges between the same two boxes, so that each has its own line. The lines stay within the shortest box.
+/// Shifts the edges between the same two boxes, so that each edge has its own line. The shifts are small enough that
+/// all lines still end at the smallest possible box.
 fn spread_parallel_edges(drawing: &Drawing, edges: &mut [Vec<Point>]) {
     let mut parallel: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for (i, edge) in drawing.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to) {
