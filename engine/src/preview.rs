@@ -38,7 +38,7 @@ pub struct Preview {
     pub cached_tokens: u64,
     /// Tokens of the model's context window.
     pub context_window: u64,
-    /// Expected cost of the request in nano-dollars, with a reply of average length.
+    /// Expected cost of the request in nano-dollars, with a reply of average length; 0 if the model has no price.
     pub expected: u64,
     /// Upper bound on the cost of the request, in nano-dollars.
     pub worst_case: u64,
@@ -160,7 +160,8 @@ pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     found
 }
 
-/// Returns the request that a message would cause; `None` during a prompt, and if a limit forbids the request.
+/// Returns the request that a message would cause. `None` during a prompt, if a limit forbids the request, and if the
+/// message causes no request.
 pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     let mut state = (*live.state).clone();
     let attempt = state.is_idle().then(|| PlayedPrompt::default().play(&live.plan, &mut state, input))??;

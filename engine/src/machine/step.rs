@@ -94,8 +94,9 @@ pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Ve
 }
 
 /// Returns the event that records that the thread reached its duration limit. The caller has found that the thread
-/// reaches the limit at `now`, or would reach it during a wait of `delay_ms`. The event states the time used so far,
-/// without the wait, because the thread stops instead of waiting.
+/// reaches the limit at `now`, or would reach it during a wait of `delay_ms`. In the first case, the event states at
+/// least the limit as the used time. In the second case, it states the time used so far, without the wait, because the
+/// thread stops instead of waiting.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
     let (_, before) = state.before_prompt();
     let most = state.limits.duration_seconds.saturating_sub(before);
