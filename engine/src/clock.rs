@@ -17,8 +17,8 @@ pub trait Clock: Send + Sync {
     /// Completes after `ms` milliseconds. Callers use the future as the timeout of other work. A clock that skips
     /// sleeps returns a future that never completes, so no timeout expires.
     fn elapse(&self, ms: u64) -> BoxFuture<'_, ()>;
-    /// Returns the start of the system by this clock, in milliseconds since 1970. Two processes get different values if
-    /// the wall clock was changed between their starts.
+    /// Returns the time at which the operating system started, according to this clock, in milliseconds since 1970. Two
+    /// processes get different values if the wall clock was changed between their starts.
     fn offset(&self) -> i64;
 }
 
@@ -59,7 +59,7 @@ impl ClockAnchor {
         i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Returns the start of the system by the clock of this process, in milliseconds since 1970.
+    /// Returns the time at which the operating system started, according to this clock, in milliseconds since 1970.
     fn offset(&self) -> i64 {
         let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         ms(self.wall).saturating_sub(ms(self.uptime))

@@ -410,8 +410,8 @@ pub struct FileChanged {
     pub call_id: String,
     /// Path of the file, relative to the project.
     pub path: String,
-    /// Id of the object with the contents before the write; null if there was no file. The contents of a file above 16
-    /// MiB are hashed but not stored, so no object with this id exists.
+    /// Id of the object with the contents before the write; null if there was no file. For contents above 16 MiB, only
+    /// the id is computed, and no object is stored.
     pub before: Option<String>,
     /// Id of the object with the contents after the write; null if the file is removed.
     pub after: Option<String>,

@@ -1,6 +1,7 @@
 //! An incremental parser of server-sent events, independent of chunk boundaries, with a maximum event size.
 //!
-//! Independent of HTTP and JSON. The text is UTF-8. Invalid bytes become U+FFFD, as the standard requires.
+//! The parser does not depend on HTTP or JSON. The text is UTF-8. Invalid bytes become U+FFFD, as the standard
+//! requires.
 
 use memchr::{memchr, memchr2};
 

@@ -35,7 +35,7 @@ struct CallOutput {
 #[derive(Debug, Default)]
 pub(super) struct CutWork {
     calls: Mutex<BTreeMap<RunningCall, CallOutput>>,
-    /// The text of the streaming reply, in pieces, because a single growing string would be copied each time it grows.
+    /// The text of the streaming reply, in pieces, because a single growing string would be copied repeatedly.
     reply: Mutex<Vec<String>>,
     model_call: Mutex<Arc<CallProgress>>,
 }

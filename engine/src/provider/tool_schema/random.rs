@@ -1,4 +1,4 @@
-//! Tests with random schemas and random calls that the converted schema accepts each call that the original schema
+//! Tests, with random schemas and random calls, that the converted schema accepts each call that the original schema
 //! accepts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
