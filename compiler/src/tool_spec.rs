@@ -70,7 +70,8 @@ pub fn builtins() -> Vec<&'static str> {
     names
 }
 
-/// Built-in tools that a thread runs itself, each reserved for the item `rye/agent/threads/NAME`.
+/// Built-in tools that start threads or control the state of a thread. Only the item `rye/agent/threads/NAME` may
+/// declare the tool `NAME`.
 pub(crate) const ENGINE_TOOLS: [&str; 2] = ["state", "thread_directive"];
 
 /// The implementation of a tool.

@@ -170,8 +170,8 @@ fn reached_tools(plan: &Plan) -> impl Iterator<Item = &ItemId> {
     offered.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id))
 }
 
-/// Reads the settings files of the tools that a plan reaches. A file that is read becomes part of the plan's manifest. A
-/// file that cannot be read is no error here: a later call of its tool fails.
+/// Reads the settings files of the tools that a plan reaches. A file that is read becomes part of the plan's manifest.
+/// A file that cannot be read is no error here: a later call of its tool fails.
 pub(crate) fn read_tool_settings(items: &Items<'_>, world: &dyn World, plan: &Plan) {
     for tool in reached_tools(plan).filter_map(|id| items.tool(id)) {
         if let Some(source) = &tool.spec.config {

@@ -358,16 +358,16 @@ pub trait World {
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
     /// project.
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError>;
-    /// Returns the content of the project's `.mcp.json`; `None` if there is none. Implementations follow no link to
-    /// it. Plans do not record the file.
+    /// Returns the content of the project's `.mcp.json`; `None` if there is none. Implementations must not follow a
+    /// symbolic link to the file. Plans do not record the file.
     fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError>;
-    /// Returns a file in the folder of a skill; `None` if there is none. Implementations follow no link out of the
-    /// folder. Plans do not record these files. The default implementation has no files.
+    /// Returns a file in the folder of a skill; `None` if there is none. Implementations must not follow a symbolic
+    /// link out of the folder. Plans do not record these files. The default implementation has no files.
     fn read_skill_file(&self, _skill: &LocatedFile, _path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
         Ok(None)
     }
-    /// Returns the reader of constants in Python and JavaScript tools. The reader is pure: it reads the text alone
-    /// (decision 0006).
+    /// Returns the reader of constants in Python and JavaScript tools. The result of the reader depends only on the
+    /// text that it reads (decision 0006).
     fn scripts(&self) -> &dyn ScriptReader;
     /// Returns true if the project is the user space itself, so that its settings are the user's own.
     fn project_is_user_space(&self) -> bool;

@@ -253,8 +253,8 @@ fn pair_plans<'c>(
     found
 }
 
-/// Returns the patterns that bound the capabilities of every thread below the root: the grants of the root, and those of
-/// all hooks. `None` if the root inherits the grants of an unknown thread.
+/// Returns the patterns that bound the capabilities of every thread below the root: the grants of the root, and those
+/// of all hooks. `None` if the root inherits the grants of an unknown thread.
 fn allowed_patterns(root: &Compilation, below: &BTreeMap<ItemId, Plans>) -> Option<Vec<Glob>> {
     if !root.plan.capabilities.declared {
         return None;

@@ -57,8 +57,9 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     found
 }
 
-/// Returns the trust requirements of the scripts that the provider files of all spaces name, because `--model` can select
-/// any of them. The scripts need not exist. Their paths are relative to the project, also in a file of another space.
+/// Returns the trust requirements of the scripts that the provider files of all spaces name, because `--model` can
+/// select any of them. The scripts need not exist. Their paths are relative to the project, also in a file of another
+/// space.
 pub fn scripts_of_providers(world: &dyn World) -> Vec<TrustRequirement> {
     let items = Items::new(world);
     let list = items.list(ItemKind::Config);
@@ -80,8 +81,8 @@ struct WorkspaceScan<'l, 'w> {
 impl WorkspaceScan<'_, '_> {
     fn hooks(&self) -> Vec<TrustRequirement> {
         let files = self.items.hook_files();
-        // The diagnostics of the commands are dropped, because `rye check` reports them. The commands are read before the
-        // requirements are listed: only a file that was read is a subject of a requirement.
+        // The diagnostics of the commands are dropped, because `rye check` reports them. The commands are read before
+        // the requirements are listed: only a file that was read is a subject of a requirement.
         let commands = read_commands(self.items, &mut Diagnostics::new());
         let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
         let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, None)).collect();

@@ -1,5 +1,5 @@
-//! Help texts for faults of tool files whose cause is a mistake of syntax: a placeholder without quotes, a parameter that is
-//! written as a variable.
+//! Help texts for faults of tool files whose cause is a mistake of syntax: a placeholder without quotes, a parameter
+//! that is written as a variable.
 
 use rye_grammar::data::{Kind, Node};
 
@@ -47,8 +47,8 @@ pub(super) fn wrong_type(key: &str, wanted: &str, node: &Node) -> Option<String>
     }
 }
 
-/// Returns the name of a variable that `text` contains: `TOKEN` for ` TOKEN`, `$TOKEN`, `${TOKEN}` and `TOKEN=1`. `None`
-/// if there is no such name.
+/// Returns the name of a variable that `text` contains: `TOKEN` for ` TOKEN`, `$TOKEN`, `${TOKEN}` and `TOKEN=1`.
+/// `None` if there is no such name.
 pub fn meant_variable(text: &str) -> Option<&str> {
     let name = text.split('=').next()?.trim().trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
     let is_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');

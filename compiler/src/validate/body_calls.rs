@@ -443,7 +443,8 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     check_granted(composed, call.primary, call.kind, &id, span, found);
 }
 
-/// Returns the kind of an item that has this id, if a call names it as an item of another kind.
+/// Returns the kind of an existing item that has this id but another kind than `named`; `None` if there is no such
+/// item.
 fn other_kind(items: &Items<'_>, named: ItemType, id: &ItemId) -> Option<&'static str> {
     let kinds = [ItemType::Directive, ItemType::Tool, ItemType::Knowledge];
     kinds.into_iter().find(|kind| *kind != named && items.exists(kind.kind(), id)).map(ItemType::as_str)

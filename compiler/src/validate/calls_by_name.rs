@@ -1,5 +1,6 @@
-//! Checks of the calls in a body that name a tool of the project or the user as a model does: `ops_rollout(service="a")`
-//! for the tool `ops/rollout`. Calls of names that begin with `rye_` are checked with the primaries.
+//! Checks of the calls in a body that name a tool of the project or the user as a model does:
+//! `ops_rollout(service="a")` for the tool `ops/rollout`. Calls of names that begin with `rye_` are checked with the
+//! primaries.
 
 use super::body_calls::{BodyCallChecker, bounded, check_arguments, check_granted, is_granted, literal_call};
 use super::body_calls::{body_span, parenthesized};

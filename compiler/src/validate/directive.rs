@@ -43,8 +43,8 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// Reports `<nudge>always</nudge>` of the last directive of the chain if no answer ends the thread: the directive has tools
-/// and no outputs, and no hook ends a thread.
+/// Reports `<nudge>always</nudge>` of the last directive of the chain if no answer ends the thread: the directive has
+/// tools and no outputs, and no hook ends a thread.
 pub fn check_reminders(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
     let Some(nudge) = composed.leaf().and_then(|leaf| leaf.nudge.as_ref()) else { return };
     let is_endless = nudge.node == NudgePolicy::Always && audit.offers_tools && composed.outputs.is_empty();

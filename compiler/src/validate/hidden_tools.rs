@@ -7,7 +7,7 @@ use crate::diagnostics::{Diagnostics, PaletteError};
 use crate::item::Items;
 
 /// Checks the body of a composed directive, without the bodies of its ancestors. A call of a tool that is not granted
-/// has its own report.
+/// is reported elsewhere.
 pub fn check(checker: &mut BodyCallChecker, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     let settings = items.config_by_name("agent/resilience");

@@ -22,8 +22,8 @@ use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::tool_spec::{ScriptLanguage, ToolKind};
 use crate::world::ItemKind;
 
-/// Checks the facts that the condition of a hook reads. `own` is the composition of the directive that declares the hook;
-/// `None` if a settings file declares the hook.
+/// Checks the facts that the condition of a hook reads. `own` is the composition of the directive that declares the
+/// hook; `None` if a settings file declares the hook.
 pub fn check_condition_facts(hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     let Some(condition) = &hook.condition else { return };
     let point = hook_point::row_of(hook.event);
@@ -209,7 +209,8 @@ fn output_name<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
     hook_point::declared_output(point.point, path).map(|(name, _)| name)
 }
 
-/// Returns the name of the output that a path reads at `agent_end`, where the outputs of the return so far are known.
+/// Returns the name of the output that a path reads at the hook point `agent_end`; `None` for other paths. At this hook
+/// point, `outputs` holds the outputs that the thread has returned so far.
 fn output_at_end<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..] if point.point == HookPoint::AgentEnd && root == "outputs" => {
@@ -240,8 +241,8 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
 }
 
 /// Checks the placeholders in the knowledge that a hook fetches. `own` is the directive that declares the hook; `None`
-/// if a settings file declares the hook. The check reads the knowledge, so the compilation of a plan calls this function
-/// only for live hooks.
+/// if a settings file declares the hook. The check reads the knowledge, so the compilation of a plan calls this
+/// function only for live hooks.
 pub fn check_content(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
     for (path, span) in content_facts(items, hook) {

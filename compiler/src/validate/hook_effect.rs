@@ -165,13 +165,13 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
     }
 }
 
-/// Returns true if the layer of the hook only lets it record that it fired.
+/// Returns true if the answer of the hook is ignored because of its layer: the hook only leaves a record that it fired.
 fn is_record(hook: &HookDecl) -> bool {
     hook_table::is_answer_ignored(hook.event, hook_table::layer_of(&hook.source, hook.layer))
 }
 
-/// Returns true if the condition of an `error` hook is false for every failed model call. Only the failure of a tool has
-/// the type and the class `tool_error`, and the fact `error.tool`.
+/// Returns true if the condition of an `error` hook is false for every failed model call. Only the failure of a tool
+/// has the type and the class `tool_error`, and the fact `error.tool`.
 fn fires_only_for_tools(hook: &HookDecl) -> bool {
     let Some(condition) = &hook.compiled else { return false };
     let mut facts = Facts::new();

@@ -11,10 +11,11 @@ use crate::world::ItemKind;
 /// The capability to read files of the project, which the image of a message needs.
 const READ_FILES: &str = "rye.execute.tool.rye.file-system.read";
 
-/// Reports the grants of a hook whose action needs no grant:
+/// Reports the grants of a hook whose action needs no grant. These actions need no grant:
 ///
-/// - an action without an item, except for an image that the action reads from the project,
-/// - in a settings file, an action with an item that is not a directive and whose id contains no placeholder.
+/// - An action that uses no item. One exception: an action whose `images` may be files of the project needs a grant to
+///   read files.
+/// - In a settings file, an action with an item that is not a directive and whose id contains no placeholder.
 ///
 /// `what` names the declaration in the report: a hook or a command.
 pub fn check(what: &'static str, hook: &HookDecl, found: &mut Diagnostics) {

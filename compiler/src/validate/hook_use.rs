@@ -182,8 +182,8 @@ impl HookUses {
         }
     }
 
-    /// Reports each hook of a directive at `directive_return` if no directive that has the hook declares outputs. A hook
-    /// that reads outputs is left out, because the unknown output is reported.
+    /// Reports each hook of a directive at `directive_return` if no directive that has the hook declares outputs. A
+    /// hook that reads outputs is left out, because the unknown output is reported.
     fn report_returns(&self, found: &mut Diagnostics) {
         for (hook, _) in self.returns.values().filter(|(_, returns)| !returns && !self.incomplete) {
             if super::hook::read_outputs(hook).is_empty() {
@@ -219,8 +219,8 @@ impl HookUses {
     /// Records a directive that could not be composed. Every hook that may apply to the directive counts as firing, so
     /// that no hook is reported by mistake: each hook of the extends chain, and each hook of a hook file whose
     /// condition is not false for the directive's id. If a directive of the chain cannot be read, `incomplete` is set,
-    /// because the hooks of that directive are unknown. In a longer chain than allowed, the far ancestors are recorded by
-    /// the directives between.
+    /// because the hooks of that directive are unknown. If the chain is longer than allowed, this call records only its
+    /// first directives. The calls for these directives record the ancestors that are farther away.
     pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {

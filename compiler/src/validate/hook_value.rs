@@ -79,8 +79,8 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports each text and pattern that a condition looks for in `call.item_id` or `call.name` and that occurs in the id of
-/// no item, or in the name of no tool.
+/// Reports each text and pattern that a condition looks for in `call.item_id` or `call.name` and that occurs in the id
+/// of no item, or in the name of no tool.
 fn check_parts(items: &Items<'_>, expr: &Expr, found: &mut Diagnostics) {
     match &expr.kind {
         ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {
@@ -310,8 +310,8 @@ fn escaped_path(path: &Expr, side: &Expr) -> Option<HookError> {
     })
 }
 
-/// Returns the error for a text with an invisible character beside visible ones. A text of invisible characters alone is
-/// meant to look for them.
+/// Returns the error for a text with an invisible character beside visible ones. A text that contains only invisible
+/// characters is accepted, because its author probably wants to find such characters.
 fn invisible_character(side: &Expr) -> Option<HookError> {
     let ExprKind::Literal(Value::String(text)) = &side.kind else { return None };
     let is_invisible = |c: char| {
@@ -379,8 +379,8 @@ pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
     }
 }
 
-/// Reports hooks of a directive with `enabled: false` and the id of a hook that the directive inherits: they remove only
-/// themselves.
+/// Reports hooks of a directive with `enabled: false` and the id of a hook that the directive inherits: they remove
+/// only themselves.
 pub fn check_disabled(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for hook in leaf.hooks.iter().filter(|hook| !hook.enabled) {
@@ -557,7 +557,7 @@ fn look_up_category(items: &Items<'_>, text: &str) -> NameLookup {
     NameLookup::Nothing { suggestion: spelled.or_else(|| closest(text, known())) }
 }
 
-/// Looks up a command of `agent/chat`. Reports no name if there are no commands, because the hook then never fires.
+/// Looks up a command of `agent/chat`. If there are no commands, accepts every name, because the hook then never fires.
 fn look_up_command(items: &Items<'_>, text: &str) -> NameLookup {
     let commands = read_commands(items, &mut Diagnostics::new());
     let names: Vec<&str> = commands.iter().map(|command| command.hook.id.node.as_str()).collect();

@@ -1,5 +1,5 @@
-//! Comparisons in conditions that are false for every value of a fact or an input, because of its type: an integer that
-//! is compared with a text, or the length of a number (`language.md` 7).
+//! Finds comparisons in conditions that are false for every value of a fact or an input because of the type of the fact
+//! or input: an integer that is compared with a text, or the length of a number (`language.md` 7).
 
 use std::collections::BTreeMap;
 
@@ -185,7 +185,7 @@ impl<'a> ValueTypes<'a> {
         self.declared_field(path)?.parts.items.as_ref().map(|part| part.kind.value_type())
     }
 
-    /// Returns the operand of an `&&` that another operand rules out: `a contains "secret" && !(a contains "sec")`.
+    /// Returns the operand of an `&&` that contradicts another operand: `a contains "secret" && !(a contains "sec")`.
     fn contradiction(&self, operands: &[Expr]) -> Option<ImpossiblePart> {
         let values = |path: &Path| PathValues { domain: None, kind: self.type_of(path) };
         for operand in operands {
@@ -203,8 +203,8 @@ impl<'a> ValueTypes<'a> {
         None
     }
 
-    /// Returns the reason why a path reads nothing: it names a field of an input or output that is a text, a number or a
-    /// boolean, or a field that an object does not declare.
+    /// Returns the reason why a path reads nothing: it names a field of an input or output that is a text, a number or
+    /// a boolean, or a field that an object does not declare.
     fn without_fields(&self, path: &Path) -> Option<String> {
         let [root, name, inside, ..] = path.segments.as_slice() else { return None };
         let whole = Path { segments: vec![root.clone(), name.clone()] };
@@ -342,7 +342,7 @@ fn length_mismatch(value: &Expr, literal: &Value) -> Option<String> {
     Some(format!("`length({path})` is an integer, but `{literal}` is {}{meant}", with_article(Type::of(literal))))
 }
 
-/// Returns the reason why a remainder (`turn % 5`) is never equal to a number: it is smaller than its divisor.
+/// Returns the reason why a remainder (`turn % 5`) is never equal to a number: a remainder is smaller than the divisor.
 fn no_remainder(value: &Expr, literal: &Value) -> Option<String> {
     let ExprKind::Arithmetic { op: ArithmeticOp::Remainder, left, right } = &value.kind else { return None };
     let (ExprKind::Path(path), ExprKind::Literal(divisor)) = (&left.kind, &right.kind) else { return None };

@@ -405,7 +405,7 @@ pub struct LiteralArgument {
     pub span: Span,
 }
 
-/// The default of an input in the place of an argument.
+/// The default of an input whose placeholder is the whole value of an argument.
 pub struct InputDefault {
     pub input: String,
     pub value: Value,
@@ -540,7 +540,7 @@ pub fn listed_parameters(schema: &Value) -> Option<&Map<String, Value>> {
 }
 
 /// Describes the values that a schema allows by its type, its `enum` and the bounds of numbers, texts and lists; `None`
-/// if no such keyword rules `value` out. Other keywords are validated at run time.
+/// if no such keyword excludes `value`. Other keywords are validated at run time.
 pub fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
     expected_type(schema, value).or_else(|| violated_bound(schema, value))
 }

@@ -1,5 +1,5 @@
-//! Comparison of `write` and `net` of a directive's grants with its sealed base: folders and hosts that a grant opens
-//! to a tool, and that the base does not open to the same tool (`language.md` 9).
+//! Compares `write` and `net` of a directive's grants with its sealed base. Reports folders and hosts to which a grant
+//! gives a tool access, and to which the base gives the tool no access (`language.md` 9).
 
 use rye_grammar::Span;
 
@@ -18,8 +18,8 @@ pub struct SealedBase<'c> {
     pub permissions: &'c Permissions,
 }
 
-/// The folders or hosts that one grant opens to a tool beyond the base. `entries` is empty if a file tool may write
-/// everywhere because the grant names no folder.
+/// The folders or hosts to which one grant gives a tool access beyond the access that the base gives. `entries` is
+/// empty if a file tool may write everywhere because the grant names no folder.
 struct WiderOpening {
     opening: Opening,
     entries: Vec<String>,
@@ -28,8 +28,9 @@ struct WiderOpening {
 }
 
 impl SealedBase<'_> {
-    /// Reports the folders and hosts of a grant that the base does not open. Tools that the base does not grant are
-    /// skipped, because the pattern of the grant is reported then. Each attribute is reported once, for the first tool.
+    /// Reports the folders and hosts of a grant to which the base gives no access. Skips tools that the base does not
+    /// grant, because the pattern of the grant is then reported elsewhere. Each attribute is reported once, for the
+    /// first tool.
     pub fn check_openings(&self, items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
         let reached = Glob::new(&grant.pattern.0);
         let mut reported: Vec<Opening> = Vec::new();

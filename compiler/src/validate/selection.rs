@@ -12,9 +12,9 @@ pub enum Selection {
     /// The whole project.
     #[default]
     All,
-    /// The diagnostics of the files at these paths, and of the extends chains of the directives among them, and the errors
-    /// in other files that prevent the plans of these directives. A folder stands for all files in it. The paths have the
-    /// form that diagnostics print.
+    /// The diagnostics of the files at these paths, the diagnostics of the extends chains of the directives among these
+    /// files, and the errors in other files that prevent the plans of these directives. A folder stands for all files
+    /// in it. The paths have the form that diagnostics print.
     Paths(Vec<String>),
 }
 

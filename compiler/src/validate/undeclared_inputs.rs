@@ -1,5 +1,5 @@
-//! Inputs that a hook file of the project reads and no directive declares, reported for the plan of one directive. The
-//! check of a project reports them in `interface`.
+//! Reports inputs that a hook file of the project reads and no directive declares, for the plan of one directive. In a
+//! check of a project, the module `interface` reports these inputs.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::plan::Plan;
 use crate::world::{ItemKind, Space, World};
 
 /// Reports each input that no directive declares, for the plan `plan`. A hook file serves many directives, so an input
-/// that the plan lacks can be an input of another directive. Only then the other directives are read, through `world`:
-/// the plan does not depend on them, so `items` must not record these reads.
+/// that the plan lacks can be an input of another directive. Only in this case, this function reads the other
+/// directives through `world`. The plan does not depend on them, so `items` must not record these reads.
 pub fn check_plan(items: &Items<'_>, world: &dyn World, plan: &Plan, found: &mut Diagnostics) {
     let is_live = |hook: &HookDecl| {
         let same = |planned: &PlannedHook| planned.id == hook.id.node && planned.source == hook.source;
@@ -29,8 +29,8 @@ pub fn check_project(items: &Items<'_>, world: &dyn World, found: &mut Diagnosti
     check(items, world, &|_| false, &|_| true, found);
 }
 
-/// Reports the inputs that the hook files read, except those that `is_own` accepts. The knowledge that a hook fetches is
-/// read only if `is_live` accepts the hook.
+/// Reports the inputs that the hook files read, except those that `is_own` accepts. The knowledge that a hook fetches
+/// is read only if `is_live` accepts the hook.
 fn check(
     items: &Items<'_>,
     world: &dyn World,

@@ -1,5 +1,5 @@
-//! Reports grants whose `write` bounds nothing: another grant of the same `<permissions>` allows the same file tools and
-//! names no folder, so that these tools may write in the whole project (`language.md` 9).
+//! Reports grants whose attribute `write` has no effect: another grant of the same `<permissions>` allows the same file
+//! tools and names no folder, so that these tools may write in the whole project (`language.md` 9).
 
 use crate::diagnostics::{CapabilityError, Diagnostics};
 use crate::item::{GrantDecl, Items, Permissions};

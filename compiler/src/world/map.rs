@@ -40,7 +40,7 @@ impl<'b> MapWorld<'b> {
         Self { fallback: Some(fallback), ..Self::default() }
     }
 
-    /// Sets the reader of scripts. If neither this map nor the world behind it has a reader, every script is an error.
+    /// Sets the reader of scripts. If neither this map nor its fallback world has a reader, every script is an error.
     #[must_use]
     pub fn with_scripts(mut self, scripts: &'b dyn ScriptReader) -> Self {
         self.scripts = Some(scripts);
@@ -62,7 +62,7 @@ impl<'b> MapWorld<'b> {
         self
     }
 
-    /// Sets all context files, outermost first. The context files of the underlying world and those added with
+    /// Sets all context files, outermost first. The context files of the fallback world and those added with
     /// [`MapWorld::with`] are then not read.
     pub fn set_context_files(&mut self, files: Vec<ContextFile>) {
         self.all_context = Some(files);

@@ -14,8 +14,8 @@ use crate::semantics::needs::{HostCoverage, host_coverage, is_folder_inside};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityChange {
     pub direction: Direction,
-    /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`. The text
-    /// ends with `, at local addresses as well` if the other plan allows the host only at public addresses.
+    /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`. The
+    /// text ends with `, at local addresses as well` if the other plan allows the host only at public addresses.
     pub what: String,
     /// An example of a capability that only one of the plans allows: the capability of a tool in its palette or, if
     /// there is no such tool, the shortest capability. Null if the search takes too long.

@@ -86,8 +86,8 @@ fn hook_role(hook: &PlannedHook) -> HookRole {
     }
 }
 
-/// Returns true if `other` acts at the same event as `one`, with an equal or a stronger effect; an ignored answer is the
-/// weakest. Conditions are not compared. `reads_status` is true if a hook may act on the end status.
+/// Returns true if `other` acts at the same event as `one`, with an equal or a stronger effect; an ignored answer is
+/// the weakest. Conditions are not compared. `reads_status` is true if a hook may act on the end status.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })

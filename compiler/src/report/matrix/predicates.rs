@@ -18,8 +18,8 @@ use crate::semantics::facts::Facts;
 
 /// Maximum number of values that are tried for one input.
 const MAX_CANDIDATES: usize = 120;
-/// Maximum number of combinations of input values that are tried for one component. Two inputs that a predicate compares
-/// with each other belong to the same component.
+/// Maximum number of combinations of input values that are tried for one component. Two inputs that a predicate
+/// compares with each other belong to the same component.
 const MAX_TRIES: usize = 20_000;
 /// Maximum number of predicates over the inputs of one component.
 const MAX_PREDICATES: usize = 8;
@@ -248,8 +248,8 @@ impl Component {
         self.states.len()
     }
 
-    /// Adds to `into`, for each input, the different values that the examples in `states` give to it. Null stands for an
-    /// absent input.
+    /// Adds to `into`, for each input, the different values that the examples in `states` give to it. Null stands for
+    /// an absent input.
     pub fn list_values(&self, split: &SplitInputs<'_>, into: &mut BTreeMap<String, Vec<Value>>) {
         for input in &self.inputs {
             let Some(name) = split.names.get(*input) else { continue };

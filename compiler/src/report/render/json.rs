@@ -176,7 +176,8 @@ pub struct AbsentReport {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadReport {
-    /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`; `context` for a context file, whose id is its path.
+    /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`; `context` for a context file, whose id is its
+    /// path.
     pub kind: String,
     pub id: String,
     /// The space of the file that was read. If no space has the id, `space` and `sha256` are null.

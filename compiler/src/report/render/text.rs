@@ -246,8 +246,8 @@ fn left_out(out: &mut String, compilation: &Compilation, omitted: &OmittedTokens
     push_table(out, &[Align::Right, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// Renders the intake of a chat: its commands, `input` hooks, skills and prompt templates, and the queue. Writes nothing
-/// for a run.
+/// Renders the intake of a chat: its commands, `input` hooks, skills and prompt templates, and the queue. Writes
+/// nothing for a run.
 fn write_intake(out: &mut String, plan: &Plan, summary: &PlanSummary) {
     match plan.mode {
         PlanMode::Run => return,

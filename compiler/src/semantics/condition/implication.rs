@@ -297,8 +297,8 @@ fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
 }
 
 /// Returns sample values of one path; an inner `None` stands for an absent value. If the samples are for a proof, they
-/// lead to every possible result of every comparison. Returns `None` if a number is too large to be exact, or if a proof
-/// would need too many samples.
+/// lead to every possible result of every comparison. Returns `None` if a number is too large to be exact, or if a
+/// proof would need too many samples.
 fn candidates<'n>(
     atoms: impl Iterator<Item = &'n Atom<'n>>,
     known: &PathValues,

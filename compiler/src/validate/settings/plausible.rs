@@ -145,8 +145,8 @@ pub fn check_delays(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found:
     }
 }
 
-/// Reports a first delay of retries that is above the limit `duration_seconds`: the thread ends before a second attempt.
-/// `node` is the file `agent/resilience`, merged over the spaces.
+/// Reports a first delay of retries that is above the limit `duration_seconds`: the thread ends before a second
+/// attempt. `node` is the file `agent/resilience`, merged over the spaces.
 pub fn check_first_delay(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found: &mut Diagnostics) {
     let number = |section: &str, key: &str| {
         let value = node.get(section)?.get(key)?;
@@ -165,7 +165,8 @@ pub fn check_first_delay(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, f
     }
 }
 
-/// Reports a bound on tool results that cuts nearly every result, as a number of kilobytes does.
+/// Reports a bound on tool results that is so small that nearly every result is cut, for example because its author
+/// wrote kilobytes in place of bytes.
 pub fn check_result_size(id: &str, node: &Node, found: &mut Diagnostics) {
     let size = node.get("tool_result").and_then(|settings| settings.get("max_bytes"));
     let Some((bytes, span)) = size.and_then(|value| Some((value.to_value().as_u64()?, value.span))) else { return };

@@ -8,8 +8,8 @@ use rye_grammar::data::{Kind, Node};
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError};
 use crate::model::{SCRIPTED_WIRE, WIRE_FORMATS};
 
-/// Checks a provider file, merged from all spaces. `id` has the form `agent/providers/NAME`. `place` returns the path and
-/// the line of a span.
+/// Checks a provider file, merged from all spaces. `id` has the form `agent/providers/NAME`. `place` returns the path
+/// and the line of a span.
 pub fn check(id: &str, node: &Node, place: &dyn Fn(Span) -> Option<String>, found: &mut Diagnostics) {
     let name = id.rsplit('/').next().unwrap_or(id);
     let variable = |key| node.get(key).and_then(|value| Some((value.as_str()?, value.span)));

@@ -1,5 +1,6 @@
-//! Settings that are valid and change nothing: a provider key that its wire format does not read, a price for prompts
-//! longer than the context window, the backoff of failures that are not retried, a raise that only the user may set.
+//! Reports settings that are valid and change nothing: a provider key that its wire format does not read, a price for
+//! prompts longer than the context window, the backoff of failures that are not retried, a pattern in a second risk
+//! tier, and an amount that a project can only lower.
 
 use std::collections::BTreeMap;
 
@@ -44,8 +45,8 @@ pub fn check_provider(id: &str, node: &Node, found: &mut Diagnostics) {
     }
 }
 
-/// Reports the backoff of the project's and the user's rules for failures that are not retried. `is_own` returns true for
-/// a value that the project or the user wrote.
+/// Reports the backoff of the project's and the user's rules for failures that are not retried. `is_own` returns true
+/// for a value that the project or the user wrote.
 pub fn check_backoff(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found: &mut Diagnostics) {
     for rule in node.get("patterns").map(Node::items).unwrap_or_default() {
         let (Some(name), Some(retry)) = (rule.get("id").and_then(Node::as_str), rule.get("retry")) else { continue };
@@ -62,7 +63,8 @@ pub fn check_backoff(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found
     }
 }
 
-/// Reports each pattern of the project or the user that is in two tiers of the risk table: only the first one counts.
+/// Reports each pattern of the project or the user that is in two tiers of the risk table: only the first of the two
+/// tiers applies.
 pub fn check_tiers(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found: &mut Diagnostics) {
     let mut earlier: BTreeMap<&str, &str> = BTreeMap::new();
     for tier in node.get("classifications").map(Node::items).unwrap_or_default() {
@@ -79,7 +81,8 @@ pub fn check_tiers(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found: 
     }
 }
 
-/// Reports a `cache_guard` of the project that is above the amount that applies without it.
+/// Reports a `cache_guard` of the project that is above the amount that would apply without the project's setting. Such
+/// a setting has no effect, because a project can only lower the amount.
 pub fn check_cache_guard(items: &Items<'_>, id: &str, found: &mut Diagnostics) {
     if let Some((applied, span)) = ineffective_project_amount(items) {
         let why = format!("a project can only lower the amount, which is {applied}");

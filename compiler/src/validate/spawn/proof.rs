@@ -1,6 +1,6 @@
 //! Checks that the grants of a spawned directive are within the grants of its spawn parent (`language.md` 7 and 9).
-//! Reports each grant that would be refused because the parent lacks it, and each host or folder of a grant that the
-//! parent does not open. Also reports spawns that a limit of 0 refuses.
+//! Reports each grant that would be refused because the parent lacks it, and each host or folder of a grant to which
+//! the parent has no access. Also reports spawns that a limit of 0 refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -146,9 +146,11 @@ fn first_excess(own: &Permissions, extra: &[String], child: &Permissions) -> Exc
     lacking.or_else(|| child.grants.iter().find_map(|grant| find_unusable_opening(own, grant)))
 }
 
-/// Returns the first entry of `net` or `write` of a child's grant that has no effect below the parent: no grant of the
-/// parent for the same tools names a host or folder that contains it. A file tool whose grant names no folder writes in
-/// the whole project, and a folder that contains one of the parent's is narrowed to it.
+/// Returns the first entry of `net` or `write` of a child's grant that has no effect in a child of this parent. `None`
+/// if every entry has an effect.
+///
+/// A host has an effect if a grant of the parent for some of the same tools allows the host. A folder has an effect if
+/// such a grant names no folder, or names a folder that contains the child's folder or lies inside of it.
 fn find_unusable_opening(own: &Permissions, grant: &GrantDecl) -> Excess {
     if grant.net.is_empty() && grant.write.is_empty() {
         return None;
