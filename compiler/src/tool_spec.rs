@@ -70,8 +70,8 @@ pub fn builtins() -> Vec<&'static str> {
     names
 }
 
-/// Built-in tools that start threads or control the state of a thread. Only the item `rye/agent/threads/NAME` may
-/// declare the tool `NAME`.
+/// Built-in tools for the state and the children of a thread. Only the item `rye/agent/threads/NAME` may declare the
+/// tool `NAME`.
 pub(crate) const ENGINE_TOOLS: [&str; 2] = ["state", "thread_directive"];
 
 /// The implementation of a tool.

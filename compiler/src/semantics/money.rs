@@ -21,7 +21,7 @@ pub enum MoneyError {
     NotAnAmount(String),
     #[error("`{0}` is finer than a nano-dollar")]
     TooFine(String),
-    #[error("`{0}` dollars is more than can be counted")]
+    #[error("`{0}` dollars is too large an amount")]
     TooLarge(String),
 }
 

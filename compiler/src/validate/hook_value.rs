@@ -286,7 +286,7 @@ fn unpadded_date(side: &Expr) -> Option<HookError> {
     let is_date = is_number(year, 4, 4) && is_number(month, 1, 2) && is_number(day, 1, 2);
     (is_date && (month.len() == 1 || day.len() == 1)).then(|| HookError::OddText {
         text: text.clone(),
-        why: "is a date with one digit, but texts are compared character by character".to_owned(),
+        why: "is a date with a one-digit part, but texts are compared character by character".to_owned(),
         label: "orders wrongly",
         help: "write two digits for the month and the day: `2026-02-01`",
         span: side.span,
@@ -322,7 +322,7 @@ fn invisible_character(side: &Expr) -> Option<HookError> {
     let shown: String =
         text.chars().flat_map(|c| if is_invisible(c) { c.escape_unicode().collect() } else { vec![c] }).collect();
     let why = format!("has the invisible character U+{:04X}", u32::from(found));
-    let help = "type the text again: a copied text may have spaces that do not break, or marks of zero width";
+    let help = "type the text again: a copied text may have non-breaking spaces or zero-width characters";
     Some(HookError::OddText { text: shown, why, label: "an invisible character", help, span: side.span })
 }
 

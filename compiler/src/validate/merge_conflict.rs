@@ -24,7 +24,7 @@ pub fn check(text: &Spanned<String>, found: &mut Diagnostics) {
             code: "item::invalid-value",
             message: "the text contains an unresolved merge conflict, which is sent to the model".to_owned(),
             label: "starts here",
-            help: "resolve the conflict; an example belongs in a fence".to_owned(),
+            help: "resolve the conflict; if the text is an example, put it in a code fence".to_owned(),
             span,
         });
     }

@@ -59,7 +59,7 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         if is_script && bytes.0 != bytes.1 {
             add(Direction::Unknown, "its code changed".into(), line());
         } else if before.is_empty() && was.file.space == is.file.space && bytes.0 != bytes.1 {
-            add(Direction::Neutral, "its file changed, but not the tool".into(), line());
+            add(Direction::Neutral, "its file changed, but its declaration did not".into(), line());
         }
         for change in before {
             let source = place_of(trees, (was, is), &change.path);
@@ -237,7 +237,7 @@ fn changes_of(before: &ToolSpec, after: &ToolSpec) -> Vec<ToolChange> {
     if before.idempotent != after.idempotent {
         let direction =
             if after.idempotent == Idempotence::All(false) { Direction::Narrowed } else { Direction::Unknown };
-        add(&["idempotent"], direction, "`idempotent` changed: a crash may repeat other calls than before".into());
+        add(&["idempotent"], direction, "`idempotent` changed: after a crash, other calls may be repeated".into());
     }
     for (path, old, new) in [
         (&["needs", "net"][..], &before.needs.net, &after.needs.net),

@@ -278,7 +278,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "max_tokens",
                     SettingShape::Integer { least: 0 },
-                    "budget of the entries in the list of skills, without its introduction; a skill beyond it is not listed",
+                    "maximum tokens of the entries in the list of skills, without its introduction; a skill that does not fit is not listed",
                 )]),
                 "the skills of a chat",
             ),
@@ -287,7 +287,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "max_tokens",
                     SettingShape::Integer { least: 0 },
-                    "budget of all context files; a file beyond it is an error",
+                    "maximum tokens of all context files; a file that does not fit is an error",
                 )]),
                 "the `AGENTS.md` and `CLAUDE.md` files of a chat",
             ),
@@ -372,7 +372,7 @@ pub const FILES: &[SettingsFile] = &[
     },
     SettingsFile {
         id: "agent/keys",
-        about: "Keys of the terminal of a chat, as `ACTION: KEY` or `ACTION: [KEY, KEY]`; `[]` takes the keys of an action away. A key is `ctrl+g`, `alt+enter`, `f2` or the like. Only the file of your user space is read; in a project, the file is an error ([guide](../guides/chat.md#keys)).",
+        about: "Keys of the terminal of a chat, as `ACTION: KEY` or `ACTION: [KEY, KEY]`; `[]` removes the keys of an action. A key is `ctrl+g`, `alt+enter`, `f2` or the like. Only the file of your user space is read; in a project, the file is an error ([guide](../guides/chat.md#keys)).",
         shape: SettingShape::KeyBindings,
     },
     SettingsFile {

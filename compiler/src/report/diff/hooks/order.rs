@@ -26,7 +26,7 @@ pub(super) fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation,
             let why = "the place of the hook in the order of the hooks changed".to_owned();
             add_finding(changes, hook, Direction::Unknown, why, (before, after));
         } else if is_moved(|_, _| true) {
-            let why = "of two hooks that block the same call, the other one now gives the reason".to_owned();
+            let why = "if two hooks block the same call, the other hook now gives the reason".to_owned();
             add_finding(changes, hook, Direction::Neutral, why, (before, after));
         }
     }

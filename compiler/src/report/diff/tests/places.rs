@@ -295,7 +295,7 @@ fn changed_order_of_hooks_is_named_at_the_hooks() {
     }
     // Guards refuse the same calls in each order, for another reason.
     let lines = compare_orders(&[guard, other], &[other, guard]);
-    let says = "neutral guard: of two hooks that block the same call, the other one now gives the reason";
+    let says = "neutral guard: if two hooks block the same call, the other hook now gives the reason";
     assert!(lines.iter().any(|one| one.starts_with(says)), "{lines:#?}");
     assert!(!lines.iter().any(|one| one.starts_with("unknown")), "{lines:#?}");
     // Hooks that only observe run in their order.
