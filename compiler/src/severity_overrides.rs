@@ -1,5 +1,5 @@
 //! Severity overrides per code: `.ai/config/check.yaml`, `--allow`, `--deny-warnings`. An error rejects a plan and
-//! cannot be overridden; warnings and advice can be raised, lowered or allowed.
+//! cannot be overridden; warnings and advice can be raised, lowered or hidden (`allow`).
 
 use std::collections::BTreeMap;
 

@@ -164,7 +164,8 @@ fn requirement_of_hook(
     }
 }
 
-/// Returns the ids of the tools that a plan reaches.
+/// Returns the ids of the tools of a plan that calls can reach: the tools in the palette, and the tools that do not fit
+/// into the palette.
 fn reached_tools(plan: &Plan) -> impl Iterator<Item = &ItemId> {
     let offered = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     offered.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id))

@@ -134,7 +134,7 @@ impl<'w, T> StartGraph<'w, T> {
         &compiled.starts
     }
 
-    /// Returns the values of all compiled directives.
+    /// Returns the value of each compiled directive, by the id of the directive.
     pub fn into_values(self) -> BTreeMap<ItemId, T> {
         self.compiled.into_iter().map(|(id, compiled)| (id, compiled.value)).collect()
     }

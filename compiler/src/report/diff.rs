@@ -56,7 +56,7 @@ pub struct PlanDiff {
     pub capabilities: Vec<CapabilityChange>,
     pub hooks: Vec<HookChange>,
     pub limits: Vec<LimitChange>,
-    /// All other changes, each with its direction.
+    /// Changes for which the comparison has no list of its own, each with its direction.
     pub changes: Vec<PlanChange>,
     pub model: Option<BeforeAfter<String>>,
     /// The extends chain, root first; null if the chain did not change.
@@ -282,9 +282,9 @@ fn without_unreachable(mut one: PlanDiff, allowed: Option<&[Glob]>) -> PlanDiff 
     one
 }
 
-/// Removes from `one` the changes that `root` contains too. `root` compares the plans of a directive, and `one` those
-/// of a directive that it can start. Returns `None` if nothing is left to report: no change remains, and both sides
-/// have the started directive.
+/// Removes from `one` the changes that `root` contains too. `root` is the comparison of a directive, and `one` is the
+/// comparison of another directive that it can start. Returns `None` if no change remains and both sides have this
+/// other directive.
 fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.changes.retain(|change| !root.changes.contains(change));
     one.hooks.retain(|hook| !root.hooks.contains(hook));

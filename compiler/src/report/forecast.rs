@@ -12,7 +12,7 @@ use crate::semantics::change_frequency::ChangeFrequency;
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
-/// Model calls of a typical run.
+/// Number of model calls in a typical run.
 pub(crate) const TYPICAL_TURNS: u64 = 6;
 /// Output tokens of a reply in a typical run.
 pub(crate) const TYPICAL_OUTPUT_TOKENS: u64 = 300;

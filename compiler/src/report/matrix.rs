@@ -44,9 +44,9 @@ pub struct Matrix {
     /// Inputs that conditions read, with example values: at least one for each set of values for which all conditions
     /// have the same result. Null stands for an absent input.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs for which no example call was found, in the form of `contexts[].when`. If one of these
-    /// conditions holds for a call, the call belongs to at most one entry of `contexts` and `refused`. Every other call
-    /// belongs to exactly one entry.
+    /// Conditions on the inputs, in the form of `contexts[].when`, for which no example call was found. A call that
+    /// meets one of these conditions belongs to at most one entry of `contexts` and `refused`. Every other call belongs
+    /// to exactly one entry.
     pub open: Vec<String>,
     /// Plans for the calls that belong to no entry of `contexts` and `refused`, one plan for each route. No example
     /// call is known. Each plan is therefore compiled without values of the inputs: its `call` has no inputs, and its
@@ -285,9 +285,9 @@ fn error_codes(found: &Diagnostics) -> Vec<String> {
     codes.into_iter().collect()
 }
 
-/// Merges the declarations of all routes by name. An input is required if every route requires it. A default is kept
-/// only if it is the same on every route and known before a route is chosen. If the default of an input is not kept,
-/// the calls that give no value for this input are examined as a case of their own.
+/// Merges the declarations of inputs of all routes by name. An input is required if every route requires it. A default
+/// is kept only if it is the same on every route and known before a route is chosen. If the default of an input is not
+/// kept, the calls that give no value for this input are examined as a case of their own.
 fn merge_declarations(all: &[Composed]) -> IndexMap<String, InterfaceField> {
     let routes: Vec<IndexMap<String, InterfaceField>> =
         all.iter().map(|composed| lower_fields(&composed.inputs)).collect();

@@ -54,7 +54,7 @@ pub struct PlanSummary {
     pub omitted_tokens: OmittedTokens,
 }
 
-/// Costs of a run in dollars, exact amounts.
+/// Exact costs of a run, in dollars.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryCost {
     /// Upper bound on the cost of the first request; null if the model has no price.

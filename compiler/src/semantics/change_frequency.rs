@@ -1,5 +1,5 @@
-//! The frequency at which the facts of a run change. A text that contains a fact ends the cached prefix of every
-//! request in which the fact has another value.
+//! The frequency at which the facts of a run change. If the value of a fact changes, the cached prefix of a request
+//! ends at the first text that contains the fact.
 
 use rye_grammar::SourceId;
 use rye_grammar::condition::{Path, Segment};

@@ -39,7 +39,7 @@ pub(crate) fn is_unencrypted(url: &str) -> bool {
         .is_some_and(|rest| !is_local(rest) && url_host(url).is_some_and(|host| !host.contains('$')))
 }
 
-/// Returns true for an address of this machine or of a local network; `rest` follows `http://`.
+/// Returns true for an address of this machine or of a local network. `rest` is the part of the URL after `http://`.
 fn is_local(rest: &str) -> bool {
     let host = rest.split(['/', ':']).next().unwrap_or_default();
     let is_private_172 = host.strip_prefix("172.").and_then(|rest| rest.split('.').next()?.parse().ok());

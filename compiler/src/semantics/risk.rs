@@ -237,8 +237,9 @@ impl RiskTable {
         self.risk(self.matching(&normalize(capability).0))
     }
 
-    /// Classifies a grant. If the pattern of the grant has wildcards, the highest of these tiers decides: the tier of
-    /// the pattern as a text, and the tiers of all capabilities that the pattern matches.
+    /// Classifies a grant. If the pattern of the grant has wildcards, the risk is the highest of these tiers: the tier
+    /// of the pattern's text, which is classified like a capability, and the tiers of all capabilities that the pattern
+    /// matches.
     pub fn classify_grant(&self, pattern: &str) -> Risk {
         let pattern = normalize(pattern).0;
         let by_text = self.matching(&pattern);
@@ -268,7 +269,7 @@ impl RiskTable {
 
     /// Variant of [`RiskTable::classify_grant`] with the same result, for a grant of the form `prefix*`: comparing
     /// prefixes is enough. The caller guarantees that the pattern of every rule is either one capability or a prefix
-    /// with `*`. `by_text` is the rule that matches the text of the grant.
+    /// with `*`. `by_text` is the rule that classifies the text of the grant.
     fn classify_reach(&self, by_text: Option<&RiskRule>, grant: &PatternReach<'_>) -> Risk {
         let rules: Vec<(&RiskRule, PatternReach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, PatternReach::from_rule(&rule.normal)?))).collect();

@@ -97,7 +97,7 @@ enum FilledPlaceholder<'a> {
     Unknown(Vec<&'a str>),
 }
 
-/// Returns the size in bytes of the text of a placeholder; 0 if its value is not known.
+/// Returns the size in bytes of the text that replaces a placeholder; 0 if its value is not known.
 fn filled_size(placeholder: &Placeholder, facts: &Facts) -> usize {
     match fill_placeholder(placeholder, facts) {
         FilledPlaceholder::Value(value) => inline_text(value).len(),

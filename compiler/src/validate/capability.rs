@@ -1,6 +1,6 @@
 //! Checks of grants: patterns that match nothing, that exceed the grants of a base (an ancestor with sealed
-//! permissions), or that have a risk (`language.md` 9). Match results are memoized by pattern, because many directives
-//! have equal grants.
+//! permissions), or whose risk is not acknowledged (`language.md` 9). Match results are memoized by pattern, because
+//! many directives have equal grants.
 
 use std::collections::{BTreeMap, HashMap};
 

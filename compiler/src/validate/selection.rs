@@ -1,4 +1,4 @@
-//! The part of a project to report on: all of it, or some files and the chains of some directives.
+//! The part of a project to report on: the whole project, or some files and the chains of some directives.
 
 use rye_grammar::{ItemId, SourceId};
 

@@ -79,7 +79,7 @@ pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>
     })
 }
 
-/// Keywords that depend on each other.
+/// Groups of keywords that depend on each other.
 const KEYWORD_GROUPS: [&[&str]; 3] =
     [&["if", "then", "else"], &["contains", "minContains", "maxContains"], &["prefixItems", "items"]];
 

@@ -469,7 +469,7 @@ fn merge_enums(branches: &[Value]) -> Option<Value> {
     Some(json!({"type": kind, "enum": values}))
 }
 
-/// Returns a schema that also accepts null.
+/// Returns a schema that accepts null and every value that `schema` accepts.
 fn or_null(schema: Value) -> Value {
     let Value::Object(mut map) = schema else { return schema };
     if let Some(Value::Array(any)) = map.get_mut("anyOf") {

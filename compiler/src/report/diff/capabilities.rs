@@ -1,4 +1,4 @@
-//! Added and removed capabilities, proved by glob inclusion (`language.md` 9).
+//! Finds added and removed capabilities, with proofs that one glob pattern includes another (`language.md` 9).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

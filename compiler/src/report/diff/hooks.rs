@@ -423,8 +423,9 @@ fn may_answer(event: HookPoint) -> bool {
     }
 }
 
-/// Adds the finding `why` about a hook to the changes, which contain at most one finding about each hook. Of two
-/// findings about a hook, the one with the greater [`Direction`] is kept (`Widened` is the greatest).
+/// Adds a finding about a hook to the changes: the direction of the change, and the reason `why`. The changes contain
+/// at most one finding about each hook. If there are two, the one with the greater [`Direction`] is kept (`Widened` is
+/// the greatest).
 fn add_finding(
     changes: &mut Vec<HookChange>,
     hook: &PlannedHook,

@@ -212,9 +212,11 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     }
 }
 
-/// Returns the direction in which the spend changes if a thread with the model `set` may also use `joining`. The prices
-/// of `joining` are compared with the prices of `set` and of its fallback, if they have the same provider. The
-/// direction is widened only if `joining` is more expensive than each of these models, or if there is no such model.
+/// Returns the direction in which the spend changes if a thread with the model `set` may also use the model `joining`.
+///
+/// Compares the prices of `joining` with the prices of `set` and of its fallback, if they have the same provider. The
+/// direction is widened only if `joining` is more expensive than each of these models, or if none of them has the same
+/// provider.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);

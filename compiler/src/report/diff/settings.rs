@@ -69,8 +69,8 @@ fn settings_files(trees: &DiffSides<'_>) -> BTreeSet<String> {
     frozen.chain(read).chain([AGENT.to_owned()]).collect()
 }
 
-/// Replaces the values of each hook that only one side has by the id of the hook, because the hook is compared as a
-/// whole.
+/// Replaces the values of each hook that `other` does not have by one value, the id of the hook, because such a hook is
+/// compared as a whole.
 fn merge_members_of_one_side(side: &mut BTreeMap<String, (Value, Node)>, other: &BTreeMap<String, (Value, Node)>) {
     let member = |path: &str| path.split('.').take(2).collect::<Vec<_>>().join(".");
     let known: BTreeSet<String> = other.keys().map(|path| member(path)).collect();

@@ -90,7 +90,10 @@ pub struct SplitInputs<'f> {
 
 impl SplitInputs<'_> {
     /// Finds the components, which are groups of inputs and of the predicates that read them, and the states of each
-    /// component. If a component has too many states, the error is the number of its states.
+    /// component.
+    ///
+    /// # Errors
+    /// A component has too many states. The error is the number of its states.
     pub fn components(&self) -> Result<Vec<Component>, usize> {
         let mut groups: Vec<BTreeSet<usize>> = (0..self.names.len()).map(|at| BTreeSet::from([at])).collect();
         for predicate in &self.predicates {

@@ -39,7 +39,7 @@ pub use graph::{GraphReport, report_graph};
 pub use interface::FieldReport;
 pub use limits::LimitReport;
 
-/// A plan with explanations. Money is in dollars; `tokens.estimator` names the token counter.
+/// A plan with explanations. Money is in dollars. `tokens.estimator` names the token counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanReport {
     /// SHA-256 of the stored plan.
@@ -59,7 +59,7 @@ pub struct PlanReport {
     pub first_message: FirstMessageReport,
     /// The text that `thread_continued` hooks add to the last user message of a continuation.
     pub continued: SystemReport,
-    /// The parts of the first request, and whether a continuation has them.
+    /// The parts of the first request, each with its state after a handoff.
     #[serde(default)]
     pub continuation: Vec<ContinuationItem>,
     pub palette: Vec<ToolReport>,
@@ -100,7 +100,7 @@ pub struct PlanReport {
     pub absent: Vec<AbsentReport>,
     /// Every file that was read, and every lookup that found nothing.
     pub manifest: Vec<ReadReport>,
-    /// Omissions and changes: suppressed, shadowed, deduplicated, escaped.
+    /// Notes about parts that were omitted or changed: suppressed, shadowed, deduplicated, escaped.
     pub notes: Vec<NoteReport>,
     /// Diagnostics as `rye check --format json` prints them; filled in by the printer.
     pub diagnostics: Vec<Value>,
@@ -147,7 +147,7 @@ pub struct PendingReport {
     /// Byte offset of the marker in the message's text.
     pub offset: usize,
     pub bytes: usize,
-    /// A fact's path (`inputs.service`) or `hook ID`.
+    /// The path of a fact (`inputs.service`), or `hook ID` for the text of a hook.
     #[serde(alias = "hole")]
     pub placeholder: String,
     /// The text that is sent if the fact is missing.
@@ -164,8 +164,8 @@ pub struct ReasonReport {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbsentReport {
-    /// `suppressed`, `shadowed`, `deduplicated`, `condition_false`, `removed`, `dropped_for_size` or
-    /// `refused`.
+    /// The reason for the omission: `suppressed`, `shadowed`, `deduplicated`, `condition_false`, `removed`,
+    /// `dropped_for_size` or `refused`.
     pub why: String,
     pub id: String,
     pub text: String,
@@ -176,8 +176,8 @@ pub struct AbsentReport {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadReport {
-    /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`; `context` for a context file, whose id is its
-    /// path.
+    /// The kind of the file: `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`; `context` for a context
+    /// file, whose id is its path.
     pub kind: String,
     pub id: String,
     /// The space of the file that was read. If no space has the id, `space` and `sha256` are null.
@@ -281,7 +281,7 @@ pub struct ModelReport {
     pub provider: String,
     pub id: String,
     pub wire: String,
-    /// The requested tier or id.
+    /// The model tier or the model id that the directive or the call requests.
     pub requested: String,
     pub context_window: u64,
     pub max_output: u64,
@@ -329,7 +329,7 @@ pub struct TokensReport {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoteReport {
-    /// `suppressed`, `shadowed`, `deduplicated` or `escaped`.
+    /// The kind of the note: `suppressed`, `shadowed`, `deduplicated` or `escaped`.
     pub note: String,
     pub id: String,
     pub text: String,

@@ -11,7 +11,7 @@ use crate::trust::{TrustRequirement, needs_trust};
 /// A trust requirement of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrustRequirementReport {
-    /// `hook`, `tool`, `provider`, `risk`, `grants`, `user_space` or `script`.
+    /// The kind of the part that needs trust: `hook`, `tool`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: String,
     pub name: String,
     /// A description of the action that needs trust, for humans.
@@ -29,8 +29,8 @@ impl From<&TrustRequirement> for TrustRequirementReport {
 /// The sandbox of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
-    /// `engine`: no files, hosts or processes; `files`: project files only; `requests`: requests to granted hosts only;
-    /// `process`: a sandboxed process; `none`: a program without a sandbox.
+    /// The kind of sandbox. `engine`: no files, hosts or processes; `files`: project files only; `requests`: requests
+    /// to granted hosts only; `process`: a sandboxed process; `none`: a program without a sandbox.
     pub kind: String,
     /// Folders of the project that the tool may write. For a tool that edits files without a process, an empty list
     /// means the whole project.

@@ -1,4 +1,4 @@
-//! The delay before the next attempt: requested by the response, else exponential backoff.
+//! The delay before the next attempt: the delay that the response requests, else exponential backoff.
 
 use serde::{Deserialize, Serialize};
 

@@ -27,7 +27,7 @@ type Excess = Option<ChildExcess>;
 enum ChildExcess {
     /// An example of a capability that the parent lacks.
     Capability { grant: Span, capability: String },
-    /// An entry of `net` or `write`, as the attribute that names it, and the pattern of the grant.
+    /// An entry of `net` or `write`, formatted as an attribute, and the pattern of the grant.
     Opening { grant: Span, attribute: String, pattern: String },
 }
 

@@ -1,4 +1,4 @@
-//! The request that a plan was compiled for, complete enough to repeat it.
+//! The compile request of a plan, complete enough to repeat the compilation.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::semantics::limits::LimitValue;
 pub struct CallReport {
     /// Null if no inputs were given; the plan then treats them as unknown.
     pub inputs: Option<Map<String, Value>>,
-    /// Requested limits, as written.
+    /// Limits that the call requests, by name, in the form in which they were written.
     pub limits: BTreeMap<String, Value>,
     /// The limits of a whole chat that the call sets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
