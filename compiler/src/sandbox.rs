@@ -83,9 +83,9 @@ pub fn is_standard_read_tool(plan: &Plan, id: &ItemId) -> bool {
 /// An attribute of a grant that gives the granted tools access to folders or hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// Folders of the project.
+    /// The attribute `write`: folders of the project.
     Write,
-    /// Hosts.
+    /// The attribute `net`: hosts.
     Net,
 }
 

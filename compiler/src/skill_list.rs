@@ -27,9 +27,9 @@ const FETCH_INTRODUCTION: &str = "Instructions for specific tasks. Before a task
 /// The way in which a thread can read skills. A skill that it cannot read is not listed.
 #[derive(Debug)]
 pub(crate) enum SkillAccess {
-    /// With `rye_fetch`, the skills that these grants allow.
+    /// The thread reads skills with `rye_fetch`, and only the skills that these grants allow.
     Fetch(CapabilitySet),
-    /// With a tool that reads the files of the project, the skills of the project.
+    /// The thread reads the skills of the project, with a tool that reads files of the project.
     ProjectFiles,
     None,
 }

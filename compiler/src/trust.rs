@@ -272,7 +272,8 @@ pub fn requirement_of_call(
             words.extend(spec.environment.iter().map(|name| format!("${{{name}}}")));
             (format!("starts {}{folders}", serde_json::to_string(argv).unwrap_or_default()), words)
         }
-        // The tool file itself is the subject.
+        // The program is the tool file itself, which the requirement already covers, so the words only name the loaded
+        // files.
         ToolKind::Script { .. } => ("runs its own code".to_owned(), vec![format!("{LOADED_BY}{}", file.path)]),
         ToolKind::Http(http) => (format!("sends requests to {}", escape_non_ascii(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, sandbox, .. } => (describe_server(server, runs, *sandbox), Vec::new()),

@@ -263,7 +263,7 @@ pub(crate) fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed,
         hook::check_content(items, &hook.decl, own, &mut check.found);
         check.capabilities.check_patterns(items, hook.decl.grants.iter().map(|g| (&g.node, g.span)), &mut check.found);
     }
-    // A condition can be false only because it reads a fact that does not exist.
+    // A hook may never fire because its condition reads a fact that does not exist.
     let unreached = composed.hooks.iter().filter(|hook| matches!(hook.verdict, PlanVerdict::Never { .. }));
     for hook in unreached.filter(|hook| !matches!(hook.source, HookSource::Directive { .. })) {
         hook::check_condition_facts(&hook.decl, None, &mut check.found);

@@ -400,7 +400,7 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     let (kind, id) = match action.call()? {
         HookCall::Fetch { item_type, item_id } => (item_type, item_id),
         HookCall::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),
-        // A hook that executes or signs always needs trust.
+        // A hook that executes or signs needs trust anyway, so no further requirement is returned.
         HookCall::Execute {
             item_type: ItemKind::Tool | ItemKind::Directive | ItemKind::Config | ItemKind::Prompt | ItemKind::Skill,
             ..

@@ -93,7 +93,7 @@ impl CachePrefixChecks {
             if tokens_after > 0 {
                 self.report_hook(hook, "with each thread", tokens_after, "turns that start a thread", composed, model);
             }
-            // Parts behind the first change are not cached anyway.
+            // Parts after the first changing part are not cached anyway.
             break;
         }
     }

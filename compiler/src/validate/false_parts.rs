@@ -52,7 +52,7 @@ impl FalseParts {
         let types = ValueTypes::of_directive(items, composed, hook);
         let mut parts: Vec<ImpossiblePart> = Vec::new();
         for part in candidates {
-            // The parts of a part that is reported are not reported again.
+            // If a part is reported, the parts inside it are not reported again.
             if parts.iter().any(|outer| outer.span.start <= part.span.start && part.span.end <= outer.span.end) {
                 continue;
             }

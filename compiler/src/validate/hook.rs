@@ -327,8 +327,8 @@ pub fn check_condition_types(
 /// Maximum number of errors for which the closest name is searched as a suggestion.
 const MAX_SUGGESTIONS: usize = 1_000;
 
-/// Reports an input that the directive's chain does not declare. Reports nothing if syntax errors hide declarations of
-/// the chain.
+/// Reports an input that the directive's chain does not declare. Reports nothing if declarations of the chain may be
+/// missing because of syntax errors.
 pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
     if !own.inputs.contains_key(name) && !own.chain.iter().any(|link| link.is_incomplete) {
         // Each search compares all names, so searches for thousands of unknown names would be slow.

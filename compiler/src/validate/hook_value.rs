@@ -311,7 +311,7 @@ fn escaped_path(path: &Expr, side: &Expr) -> Option<HookError> {
 }
 
 /// Returns the error for a text with an invisible character beside visible ones. A text that contains only invisible
-/// characters is accepted, because its author probably wants to find such characters.
+/// characters is accepted, because its purpose is probably to find such characters.
 fn invisible_character(side: &Expr) -> Option<HookError> {
     let ExprKind::Literal(Value::String(text)) = &side.kind else { return None };
     let is_invisible = |c: char| {
@@ -379,8 +379,8 @@ pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
     }
 }
 
-/// Reports hooks of a directive with `enabled: false` and the id of a hook that the directive inherits: they remove
-/// only themselves.
+/// Reports hooks of a directive that have `enabled: false` and the id of an inherited hook. Such a hook disables only
+/// itself, not the inherited hook.
 pub fn check_disabled(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for hook in leaf.hooks.iter().filter(|hook| !hook.enabled) {

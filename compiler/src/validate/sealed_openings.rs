@@ -66,7 +66,8 @@ impl SealedBase<'_> {
         let writes_files = SandboxKind::of(&tool.spec.kind) == SandboxKind::Files;
         let granted = if writes_files {
             let bound = write_bound(self.permissions, &tool.file.id);
-            // The base lets the tool write in the whole project, or the tool writes nothing.
+            // There is nothing to report if the base lets the tool write in the whole project, or if the tool writes no
+            // files.
             if bound.is_empty() || unused_opening(&tool.spec, opening, ".").is_some() {
                 return None;
             }

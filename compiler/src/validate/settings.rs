@@ -241,7 +241,7 @@ pub(super) fn suggest_file(id: &str) -> Option<String> {
     if let Some(same) = files().find(|id| last(id) == name && (near_folder || !is_common(id))) {
         return Some(same.to_owned());
     }
-    // A folder with the name of a single file: `agent/hooks/guards`.
+    // The author probably used the name of a single file as a folder: `agent/hooks/guards`.
     let of_folder = id.rsplit_once('/').map(|(folder, _)| folder);
     let in_folder = of_folder.and_then(|folder| {
         let single =
@@ -258,7 +258,7 @@ pub(super) fn suggest_file(id: &str) -> Option<String> {
         if let Some((_, meant)) = OTHER_NAMES.iter().find(|(words, _)| words.split(' ').any(|w| w == name)) {
             return Some((*meant).to_owned());
         }
-        // A single file in place of a folder of files.
+        // The author probably wrote a single file in place of a folder of files.
         let of_many = FILES.iter().filter_map(|f| f.id.strip_suffix('/')).find(|folder| last(folder) == name);
         if let Some(of_many) = of_many.or_else(|| (name == "provider").then_some("agent/providers")) {
             return Some(format!("{of_many}/NAME"));

@@ -212,7 +212,7 @@ impl ReachableLimits<'_> {
                 Some("`spawns` is 0, so the directive can have no children".to_owned())
             }
             LimitName::Turns => {
-                // A fallback may cost less.
+                // A model with a fallback is not checked, because the fallback may cost less.
                 let prices = model.prices.filter(|p| *p != Prices::NONE && model.fallback.is_none())?;
                 let spend = self.spend()?;
                 // A turn starts only if the remaining spend covers its worst case. The cost of the prompt is left out

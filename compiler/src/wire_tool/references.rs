@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::widened::SchemaHolder;
 use crate::tool_spec::resolve_pointer;
 
-/// Keywords of a whole document.
+/// Keywords that identify a whole schema document or apply to it.
 const DOCUMENT_KEYWORDS: [&str; 5] = ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"];
 
 /// Removes the keywords of a whole document from the root of a schema.

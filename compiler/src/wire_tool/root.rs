@@ -52,7 +52,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
     if let Some(Value::Array(all)) = map.shift_remove("allOf") {
         for member in &all {
             let mut member = flatten(root, member, depth + 1, notes);
-            // A description of the whole takes precedence over the description of a member.
+            // The description of the whole schema takes precedence over the description of a member.
             if map.contains_key("description") {
                 member.shift_remove("description");
             }

@@ -94,7 +94,7 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) ->
         | (HookAction::Escalate, HookAction::Escalate | HookAction::Terminate { .. })
         | (HookAction::Retry { .. }, HookAction::Retry { .. })
         | (HookAction::FollowUp { .. }, HookAction::FollowUp { .. }) => true,
-        // Any status ends the thread.
+        // If no hook acts on the end status, the status makes no difference: the thread ends with any status.
         (
             HookAction::Terminate { status: one, scope: a, .. },
             HookAction::Terminate { status: other, scope: b, .. },

@@ -65,7 +65,7 @@ fn write_items(out: &mut String, graph: &ItemGraph) {
         let is_library = node.space.as_deref() == Some("system");
         folders.entry((is_library, folder, node.kind.as_str())).or_default().push(node);
     }
-    // Few items need no folding.
+    // If there are few items, all folders are open at first.
     let open = if graph.nodes.len() <= 60 { " open" } else { "" };
     for ((is_library, folder, kind), nodes) in folders {
         let (name, library) =

@@ -29,8 +29,8 @@ impl Backoff {
 }
 
 /// Returns the delay in milliseconds that the response requests in the header `retry-after-ms` or `retry-after`; `None`
-/// without a readable header. A date in `retry-after` is compared with the current time `now_ms`, or with the `date`
-/// header of the response if `now_ms` is `None`.
+/// if neither header has a valid value. A date in `retry-after` is compared with the current time `now_ms`, or with the
+/// `date` header of the response if `now_ms` is `None`.
 pub(super) fn requested_delay_ms(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
     if let Some(ms) = failure.header("retry-after-ms").and_then(|text| round_up(text, 0)) {
         return Some(ms);

@@ -121,7 +121,7 @@ fn is_never_true(compiled: &Condition) -> bool {
         let (least, most) = match path.to_string().as_str() {
             "status" => (STATUS_CODES.0, Some(STATUS_CODES.1)),
             "attempt" => (1, None),
-            // A stage may be unknown.
+            // The stage of a failure can be unknown, which is null.
             "stage" => {
                 let stages = FAILED_STAGES.iter().map(|stage| Some(Value::from(*stage)));
                 return Some(Domain::Values(stages.chain([Some(Value::Null)]).collect()));

@@ -75,7 +75,7 @@ fn excess_error<'n>(
     children: &'n [Rc<SpawnRoute>],
     proved: &mut BTreeMap<PermissionsKey<'n>, Excess>,
 ) -> Option<Diagnostic> {
-    // If the chain declares no permissions, the spawner's set applies.
+    // If the chain declares no permissions, the permissions of the spawn parent apply, so nothing is checked.
     let own = link.permissions()?;
     let extra: &[String] = match &start.by {
         SpawnSource::Hook { grants, .. } => grants,

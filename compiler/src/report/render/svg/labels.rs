@@ -127,7 +127,8 @@ fn positions(path: &[Point], width: f64, is_horizontal: bool) -> Vec<Point> {
 /// Returns a point on the curve from `from` to `to`: the start for the parameter `part` = 0, the end for 1. At both
 /// ends, the curve runs in the direction of the layers.
 fn on_curve(from: Point, to: Point, part: f64, is_horizontal: bool) -> Point {
-    // Along the direction of the layers the control points lie in the middle, across it at the ends.
+    // The curve is a cubic Bézier curve. In the direction of the layers, both control points lie halfway between the
+    // ends. Across this direction, each control point lies at its end.
     let rest = 1.0 - part;
     let (start, inner, end) = (rest.powi(3), 3.0 * rest * part, part.powi(3));
     let along = |a: f64, b: f64| start * a + inner * f64::midpoint(a, b) + end * b;
