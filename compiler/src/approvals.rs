@@ -1,5 +1,5 @@
-//! Approvals (`language.md` 9): the grants whose calls need an approval by the risk table, and the policy for these
-//! calls when there is no terminal. Callers decide how to request an approval.
+//! Approvals (`language.md` 9): the grants whose calls need an approval according to the risk table, and the policy for
+//! these calls when there is no terminal. Callers decide how to request an approval.
 
 use rye_grammar::ItemId;
 use rye_grammar::data::{Kind, Node};
@@ -115,7 +115,7 @@ pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalRequired {
     pub pattern: String,
-    /// `safe`, `write`, `elevated` or `unrestricted`.
+    /// The risk tier: `safe`, `write`, `elevated` or `unrestricted`.
     pub tier: String,
     /// True if calls of all tools that the grant reaches run without an approval when there is no terminal.
     #[serde(rename = "vouched")]
@@ -134,8 +134,8 @@ impl ApprovalRequired {
     }
 }
 
-/// Returns the grants of a plan, in order, whose risk tier needs an approval and has no acknowledgement in
-/// `<permissions>`.
+/// Returns the grants of a plan, in order, whose risk tier requires an approval and whose risk `<permissions>` does not
+/// acknowledge.
 pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequired> {
     let risk = |pattern: &str| match plan.settings.risk() {
         Ok(table) => table.map(|table| table.classify_grant(pattern)).map(|risk| (risk.tier, risk.policy)),

@@ -51,7 +51,7 @@ pub struct AssertReport {
     /// Cycles of directives that can start each other without end. Only limits such as `depth` end such a cycle. Each
     /// cycle begins with its smallest id.
     pub cycles: Vec<StartCycle>,
-    /// True if the search was cut off: threads beyond the bound may violate assertions too.
+    /// True if the search stopped at a bound. Threads that the search did not reach may violate assertions too.
     pub incomplete: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct AssertReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CoveredPlans {
     pub directive: String,
-    /// `run` or `chat`.
+    /// The mode of the plans: `run` or `chat`.
     pub mode: String,
     /// Number of plans: one for each route.
     pub plans: usize,
@@ -69,7 +69,7 @@ pub struct CoveredPlans {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violation {
     pub assertion: String,
-    /// `error` or `warning`.
+    /// The severity of the assertion: `error` or `warning`.
     pub severity: String,
     pub description: String,
     /// The spawn chain of the thread, beginning with the directive that is run.
@@ -92,7 +92,7 @@ pub struct WithoutWitness {
 pub struct TraceStep {
     pub directive: String,
     /// The way in which the directive is started: `run` or `chat` for the first directive, `body`, `hook ID` or
-    /// `command /NAME` for the text that names it, else the grant that allows the start.
+    /// `command /NAME` for a directive that this text names, else the grant that allows the start.
     pub by: String,
     pub source: Option<SourceReport>,
 }
@@ -114,9 +114,9 @@ pub struct Spawn {
 /// Directives that start each other in a circle. Only limits such as `depth` end the circle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StartCycle {
-    /// The directives of the circle, beginning with the smallest id. The last one starts the first one.
+    /// The directives of the circle, beginning with the smallest id. The last directive starts the first directive.
     pub directives: Vec<String>,
-    /// For each directive, how it starts the next one.
+    /// For each directive, the way in which the directive starts the next directive.
     pub starts: Vec<CycleStart>,
 }
 
@@ -128,7 +128,7 @@ pub struct CycleStart {
     pub source: Option<SourceReport>,
 }
 
-/// The report, with the diagnostics of the settings file and of the items read.
+/// The report, with the diagnostics of the settings file and of all items that the check read.
 #[derive(Debug, Clone)]
 pub struct AssertOutcome {
     pub report: AssertReport,

@@ -20,8 +20,8 @@ pub const ASSERTIONS_ID: &str = "agent/assertions";
 pub struct Assertions {
     pub list: Vec<Assertion>,
     pub trifecta: Trifecta,
-    /// The directives whose outputs count as free of untrusted text. A flow of text is not followed through such an
-    /// output.
+    /// The directives whose outputs count as free of untrusted text. The search for flows of text stops at these
+    /// outputs.
     pub declassifying: Vec<Spanned<String>>,
 }
 

@@ -8,7 +8,7 @@ use crate::item::Items;
 use crate::semantics::money::Nanos;
 use crate::world::{Space, World};
 
-/// The amount if no setting names one: $0.02.
+/// The amount if no setting contains an amount: $0.02.
 const DEFAULT_CACHE_GUARD: Nanos = Nanos(20_000_000);
 
 /// Reads `cache_guard` of `agent/chat`: the user's amount, else the default. A project can only lower the amount, unless
@@ -18,8 +18,8 @@ pub fn cache_guard(world: &dyn World) -> Nanos {
     amounts.project.map_or(amounts.base, |(project, _)| project.min(amounts.base))
 }
 
-/// Returns the amount without the setting of the project, and the place of this setting, if the setting is a higher
-/// amount, which has no effect. Else `None`.
+/// Returns the effective amount and the place of the project's setting, if the project sets a higher amount. Such a
+/// setting has no effect. `None` if the project sets no higher amount.
 pub(crate) fn ineffective_project_amount(items: &Items<'_>) -> Option<(Nanos, Span)> {
     let amounts = GuardAmounts::read(items, items.project_is_user_space());
     let (_, span) = amounts.project.filter(|(project, _)| *project > amounts.base)?;

@@ -26,33 +26,34 @@ const VALUE_START: char = '\u{E000}';
 /// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
 /// glob.
 const EXPANSION: char = '\u{E002}';
-/// Stands for code of a command that [`CODE_OF`] represents.
+/// Replaces code in the words of a command, after the code is recorded as a [`CODE_OF`] word.
 const TAKEN: char = '\u{E003}';
-/// The word for the folder of the project: the command can name every file in it.
+/// The word for the folder of the project. The command can name every file in this folder.
 pub const PROJECT_WORD: &str = ".";
-/// The start of a word for the files that a script loads or starts; the path of the script follows. No word of a
+/// The start of a word for the files that a script loads or starts. The path of the script follows. No word of a
 /// command contains the first character.
 pub const LOADED_BY: &str = "\0loaded by ";
-/// The start of a word for a script in the language of an interpreter, whatever its ending; the name of the interpreter
-/// and, behind a NUL, the path of the script follow.
+/// The start of a word for a script that an interpreter executes, whatever the extension of the file is. The name of
+/// the interpreter and, after a NUL, the path of the script follow.
 pub const EXECUTED_BY: &str = "\0executed by ";
-/// The start of a word for a Python module that the working folder of the command contains (`python3 -m`); its path
+/// The start of a word for a Python module in the working folder of the command (`python3 -m`). The path of the module
 /// follows.
 pub const MODULE: &str = "\0module ";
-/// The start of a word for a folder from which a variable such as `PYTHONPATH` lets programs load code.
+/// The start of a word for a folder from which programs load code, because a variable such as `PYTHONPATH` names the
+/// folder. The path of the folder follows.
 pub const SEARCHED: &str = "\0searched ";
-/// The start of a word for code in an argument (`python3 -c`); the name of the interpreter and, behind a NUL, the code
+/// The start of a word for code in an argument (`python3 -c`). The name of the interpreter and, after a NUL, the code
 /// follow.
 pub const CODE_OF: &str = "\0code of ";
-/// The start of a word for a folder that the sandbox of the command makes unreadable; its path follows. The command can
-/// load no file in it.
+/// The start of a word for a folder that the command cannot read in its sandbox, so that it can load no file from this
+/// folder. The path of the folder follows.
 pub const UNREADABLE: &str = "\0unreadable ";
 /// The word for a command that can execute every file of the project, such as `perl -e`.
 pub const EVERY_FILE: &str = "\0every file";
 /// The word for a shell text that executes, sources or passes to an interpreter a file whose name it computes.
 pub const COMPUTED: &str = "\0computed";
-/// The start of a word for a file in any folder of the project, which a shell text executes in a folder that it
-/// computes; the end of the path follows.
+/// The start of a word for a file that a shell text executes in a folder whose name the text computes. The file can be
+/// in any folder of the project. The end of its path follows.
 pub const IN_ANY_FOLDER: &str = "\0in any folder ";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
@@ -78,8 +79,9 @@ pub struct CallValues<'a> {
     pub environment: &'a BTreeMap<String, String>,
 }
 
-/// Returns the arguments of a command that an interpreter or a shell executes as code, also behind programs that execute
-/// another command (`env`, `timeout 5`, `find -exec`): the positions of the interpreter and of the code.
+/// Returns the arguments of a command that an interpreter or a shell executes as code, also after programs that execute
+/// another command (`env`, `timeout 5`, `find -exec`). Each argument is a pair: the position of the interpreter and the
+/// position of the code.
 pub(crate) fn code_arguments(argv: &[String]) -> Vec<(usize, usize)> {
     let started = started_programs(argv).into_iter();
     let code = started.filter_map(|(program, _, source)| match source {
@@ -289,7 +291,7 @@ fn is_closed_reader(words: &[String]) -> bool {
         && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
-/// Returns true if a shell makes other words of a text without white space: `{source,./lib/x}`, `~+/lib/x`.
+/// Returns true if a shell expands a text without white space to other words: `{source,./lib/x}`, `~+/lib/x`.
 fn becomes_other_words(text: &str) -> bool {
     let is_list = |inner: &str| inner.contains(',') || inner.contains("..");
     text.starts_with('~') || text.split_once('{').is_some_and(|(_, inner)| is_list(inner))
@@ -325,7 +327,7 @@ fn launched_words(words: &[String]) -> Vec<bool> {
 #[derive(Default)]
 struct FileWords {
     found: BTreeSet<String>,
-    /// The commands of the shell texts.
+    /// The commands of all shell texts in the command.
     commands: Vec<ShellCommand>,
 }
 
@@ -444,8 +446,8 @@ impl FileWords {
         }
     }
 
-    /// Adds the modules and the code that the arguments of a Python module such as `unittest` name. They are read like
-    /// code, because each name in code can be that of a module.
+    /// Adds the modules and the code that the arguments of a Python module such as `unittest` name. The arguments are
+    /// read like code, because every name in code can be the name of a module.
     fn add_run_modules(&mut self, module: &str, arguments: &[String]) {
         if !RUNNERS.contains(&module) {
             return;

@@ -1,5 +1,6 @@
 //! The compiler's entry point: compiles one directive and its request to a plan. `check`, `plan` and `run` share this
-//! path, so a run executes exactly what was checked. Pure: equal sources and requests yield equal bytes.
+//! path, so a run executes exactly what was checked. The compiler is pure: equal sources and requests yield equal
+//! bytes.
 
 use std::collections::BTreeMap;
 
@@ -151,8 +152,7 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
 }
 
 /// Sets the inputs of a request like [`CompileRequest::with_default_inputs`], and then compiles the request like
-/// [`compile_with_sources`]. If possible, parses each file only once for both steps. Also returns the request with the
-/// inputs.
+/// [`compile_with_sources`]. Both steps share the parsed files if possible. Also returns the request with the inputs.
 pub fn compile_with_default_inputs(
     world: &dyn World,
     mut request: CompileRequest,

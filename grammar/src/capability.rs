@@ -29,7 +29,7 @@ pub fn parse(source: SourceId, text: &str, base: usize) -> Result<Pattern, Synta
 /// Parses the item part of a pattern, the text of `<tool>…</tool>`: `/` becomes `.`, nothing else changes.
 ///
 /// # Errors
-/// As for [`parse`].
+/// Returns the errors of [`parse`].
 pub fn parse_item(source: SourceId, text: &str, base: usize) -> Result<Pattern, SyntaxError> {
     check_characters(source, text, base)?;
     Ok(Pattern(text.trim().replace('/', ".")))

@@ -29,8 +29,9 @@ pub struct Entry {
     pub value: Node,
 }
 
-/// Returns the number that is meant if `key` is a group of digits behind a comma: for the key `000` of the flow mapping
-/// `{ value: 1,000 }`, the number `1000`. `None` for any other key.
+/// Returns the number that the author of a mapping probably wrote with commas. YAML reads `{ value: 1,000 }` as the two
+/// entries `value: 1` and `000`; for the key `000`, the result is `1000`. `None` if `key` is not such a group of three
+/// digits.
 pub(crate) fn separated_number(entries: &[Entry], key: &Entry) -> Option<String> {
     let is_group = |entry: &Entry| {
         entry.key.node.len() == 3

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::span::Span;
 
-/// A syntax error.
+/// An error in the syntax of a text, with its place and a suggested fix.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{message}")]
 pub struct SyntaxError {
@@ -12,9 +12,9 @@ pub struct SyntaxError {
     pub message: String,
     /// The span of the error.
     pub span: Span,
-    /// The text under the span.
+    /// The short text that a rendered error shows below the span.
     pub label: String,
-    /// The suggested fix.
+    /// The suggested fix; `None` if there is none.
     pub help: Option<String>,
     /// The span of the first occurrence, if the error is about a duplicate.
     pub other: Option<Span>,
@@ -42,7 +42,7 @@ pub enum SyntaxKind {
 }
 
 impl SyntaxKind {
-    /// Returns the code without its `rye::` prefix, such as `syntax::xml`.
+    /// Returns the diagnostic code of this kind without the prefix `rye::`, such as `syntax::xml`.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Xml => "syntax::xml",
@@ -73,7 +73,7 @@ impl SyntaxKind {
 }
 
 impl SyntaxError {
-    /// Returns the code of the error's kind, such as `syntax::xml`.
+    /// Returns the diagnostic code of the error's kind, such as `syntax::xml`.
     pub const fn code(&self) -> &'static str {
         self.kind.code()
     }
@@ -110,7 +110,7 @@ impl SyntaxError {
         Self { replacements: all.into(), ..self }
     }
 
-    /// Marks the error as one that leaves out a part of the text, so that the tree is incomplete.
+    /// Records that the tree lacks a part of the text because of this error.
     #[must_use]
     pub(crate) fn with_lost_content(self) -> Self {
         Self { loses_content: true, ..self }

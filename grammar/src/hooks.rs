@@ -14,8 +14,8 @@ use crate::xml::{Attribute, Element, XmlNode};
 
 /// Converts a `<hooks>` element to a list of hook mappings with the keys of the YAML form (`language.md` 7).
 ///
-/// The `value` of a condition and the text of a `<param>` are JSON if they parse as JSON (`3`, `true`, `["a"]`, `"3"`),
-/// else text; the pattern of `matches` is always text.
+/// The `value` of a condition and the text of a `<param>` are read as JSON if they are valid JSON (`3`, `true`,
+/// `["a"]`, `"3"`), and otherwise as text. The pattern of the operator `matches` is always text.
 pub fn from_xml(hooks: &Element) -> Parsed<Node> {
     let mut reader = XmlHookReader { errors: Vec::new() };
     reader.reject_text(hooks);
@@ -87,8 +87,8 @@ impl XmlHookReader {
         self.errors.push(SyntaxKind::Xml.error(span, message, label).with_help(help));
     }
 
-    /// Parses the text of an attribute as a value of a type. If the text is no value of the type, it stays a string,
-    /// and the compiler reports it.
+    /// Parses the text of an attribute as a value of a type. If the text is not a value of the type, the result is a
+    /// string, and the compiler reports the wrong type.
     fn parse_typed(&mut self, text: &Spanned<String>, r#type: AttributeType) -> Node {
         let word = text.node.trim();
         let kind = match r#type {

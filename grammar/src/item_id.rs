@@ -13,7 +13,7 @@ use crate::text::{describe_char, shorten};
 #[serde(try_from = "String", into = "String")]
 pub struct ItemId(Arc<str>);
 
-/// The reason why a text is not an item id; the offset is in bytes.
+/// The reason why a text is not an item id, with the byte offset of the invalid part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidId {

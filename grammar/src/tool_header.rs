@@ -133,7 +133,7 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
 struct ShellHeader {
     yaml: String,
     start: usize,
-    /// Number of open brackets; a flow mapping continues until it is zero.
+    /// Number of open brackets. A flow mapping ends when the number is zero.
     open: usize,
 }
 

@@ -20,7 +20,7 @@ pub struct FlowState {
     pub children: BTreeSet<usize>,
 }
 
-/// The flow of texts through the states of threads. The default has no texts, so nothing flows.
+/// The flow of texts through the states of threads. The default value has no sources of text, so no text flows.
 #[derive(Default)]
 pub struct TextFlow {
     states: BTreeMap<usize, FlowState>,

@@ -40,7 +40,7 @@ pub struct RouteSummary {
     pub raised_by: Option<String>,
     pub net: Rc<[NetGrant]>,
     pub hook_calls: Vec<String>,
-    /// The capabilities to fetch the knowledge of the `<context>`.
+    /// The capabilities for fetching the knowledge that `<context>` names.
     pub context: Rc<[String]>,
     pub survivors: Rc<BTreeSet<ItemId>>,
     pub named: Vec<NamedStart>,
@@ -57,7 +57,7 @@ pub enum ApprovalNeed {
 }
 
 impl ApprovalNeed {
-    /// Returns the need of grants whose risk is not acknowledged.
+    /// Returns the need for approvals of the calls that `grants` allow. The risk of these grants is not acknowledged.
     fn of_grants(grants: &[&Grant], headless: HeadlessPolicy, shared: &LowerContext<'_, '_>) -> Self {
         if grants.is_empty() {
             return Self::Never;

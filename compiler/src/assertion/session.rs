@@ -20,7 +20,7 @@ use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::skill_list::SkillAccess;
 
-/// The built-in assertion that a session can use each skill, command and guideline of its plan.
+/// The name of the built-in assertion that a session can use each skill, command and guideline of its plan.
 pub const LISTED_IS_USABLE: &str = "listed_is_usable";
 
 /// The calls and the starts of directives that the commands of the settings add to a session's thread.
@@ -48,7 +48,7 @@ impl SessionCommands {
         self.calls.is_empty() && self.starts.is_empty()
     }
 
-    /// Converts the first thread of a run to the thread of a session of the same directive.
+    /// Converts the first thread of a run of a directive to the thread that a session of this directive has.
     pub fn to_session(&self, mut thread: PossibleThread) -> PossibleThread {
         thread.is_session = true;
         thread.hook_calls.extend(self.calls.iter().cloned());

@@ -39,7 +39,7 @@ const MAX_CHOICES: usize = 2_000;
 
 pub struct ReachableThreads {
     pub threads: Vec<PossibleThread>,
-    /// Number of threads that are left out, because an earlier thread has the same properties.
+    /// Number of threads that the search leaves out because an earlier thread has equal properties.
     pub left_out: usize,
     pub complete: bool,
 }
@@ -86,7 +86,7 @@ struct StateKey {
     is_session: bool,
 }
 
-/// A way in which a thread can start another one.
+/// A way in which a thread can start a child thread.
 struct Start {
     directive: ItemId,
     /// Index of the child's route.
@@ -101,7 +101,7 @@ struct Start {
     named: bool,
 }
 
-/// The properties of a thread beside its state: its spending, its hosts, and its route.
+/// The properties of a thread that its state does not include: its spending, its hosts, and its route.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct SpendingOfThread {
     spend: Option<Nanos>,
@@ -130,11 +130,12 @@ impl SpendingOfThread {
 }
 
 /// The threads that a search has found. The key is the state of a thread, with the texts that reach the thread
-/// ([`TextFlow::texts_at`]). The value is the spending of the threads with this key.
+/// ([`TextFlow::texts_at`]). The value holds the different properties ([`SpendingOfThread`]) of the threads with this
+/// key.
 #[derive(Default)]
 struct SeenThreads(BTreeMap<(usize, Vec<bool>), BTreeSet<SpendingOfThread>>);
 
-/// The parts of a thread that no earlier thread has.
+/// The parts of a thread in which it differs from every earlier thread.
 struct Novelty {
     is_new_state: bool,
     is_new_spending: bool,
@@ -152,15 +153,15 @@ impl SeenThreads {
 /// Sets of grants that must all allow an action, without repeated sets.
 type PermissionSets = Vec<Rc<[String]>>;
 
-/// A thread that could run.
+/// A thread that a run of a directive could start, with the properties that assertions check.
 #[derive(Debug, Clone)]
 pub struct PossibleThread {
     pub directive: ItemId,
     pub trace: Vec<SpawnStep>,
     /// The number of the state of each thread in `trace`.
     states: Vec<usize>,
-    /// The thread's own permission set first, then those of its spawn parents. An action is allowed only if every set
-    /// allows it.
+    /// The thread's own permission set, then the sets of its spawn parents. An action is allowed only if every set
+    /// allows the action.
     sets: PermissionSets,
     /// Hooks that can fire in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
@@ -176,7 +177,8 @@ pub struct PossibleThread {
     /// The capabilities of the calls that the hooks of the thread make. In a session, also those of the calls that
     /// commands make. The thread reads the results of these calls.
     pub(super) hook_calls: Vec<String>,
-    /// The capabilities to fetch the knowledge of the `<context>`. The prompt contains the text of this knowledge.
+    /// The capabilities for fetching the knowledge that `<context>` names. The prompt contains the text of this
+    /// knowledge.
     context: Rc<[String]>,
     /// True for the first thread of a chat with commands.
     pub(super) is_session: bool,

@@ -1,5 +1,6 @@
-//! The built-in assertion `lethal_trifecta`: a single thread must not combine untrusted text from outside, private data,
-//! and a channel to send data out. A tool counts by what its implementation can do, not by its id.
+//! The built-in assertion `lethal_trifecta`: a single thread must not combine untrusted text from outside, private
+//! data, and a channel to send data out. The check classifies a tool by the abilities of its implementation, not by its
+//! id.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

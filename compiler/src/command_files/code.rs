@@ -5,8 +5,8 @@ use super::{EXPANSION, INTERPRETERS, READERS, SHELLS, VALUE_START, name_of, read
 
 /// Names of `awk` programs. Code in their arguments can start other programs.
 const AWKS: [&str; 3] = ["awk", "gawk", "mawk"];
-/// Names of editors, debuggers and macro processors, whose commands can start programs. As in the result of
-/// [`name_of`], digits at the end are left out: `m` stands for `m4`.
+/// Names of editors, debuggers and macro processors, whose commands can start programs. The names have no digits at
+/// their end, like the results of [`name_of`]: `m` stands for `m4`.
 const COMMAND_READERS: [&str; 18] = [
     "dc", "ed", "emacs", "ex", "expect", "gdb", "gnuplot", "irb", "lldb", "m", "nvim", "octave", "R", "red", "rvim",
     "vi", "view", "vim",
@@ -63,7 +63,7 @@ pub const SEARCH_VARIABLES: [&str; 33] = [
     "VISUAL",
 ];
 
-/// The `SEARCH_VARIABLES` that name a script, which a shell executes when it starts.
+/// The `SEARCH_VARIABLES` whose value is the path of a script that a shell executes when the shell starts.
 pub const FILES_OF_SHELLS: [&str; 2] = ["BASH_ENV", "ENV"];
 
 /// Returns the name and the value if the word assigns a value to one of the `SEARCH_VARIABLES`.

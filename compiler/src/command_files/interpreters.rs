@@ -1,11 +1,11 @@
-//! The program that an interpreter or a shell executes, from the arguments of its command. Short options are read as
-//! the interpreter reads them: letter by letter, so that `-uc` contains `-c`.
+//! Finds the program that an interpreter or a shell executes, in the arguments of its command. Short options are read
+//! letter by letter, as interpreters do, so that `-uc` contains `-c`.
 
 use super::{CODE_OPTIONS, EXPANSION, INTERPRETERS, SHELL_OPTIONS_WITH_VALUE, SHELLS, VALUE_START, name_of};
 
-/// Options that print a text in place of the execution of a program.
+/// Options with which an interpreter prints a text and executes no program.
 const INFORMATION_OPTIONS: [&str; 5] = ["--help", "--version", "-V", "-h", "-version"];
-/// Letters of options with a value: the rest of the word, or the next word. By the name of the interpreter.
+/// Letters of options with a value, for each interpreter. The value is the rest of the word, or the next word.
 const VALUE_LETTERS: [(&str, &str); 6] = [
     ("python", "cmQWX"),
     ("pypy", "cmQWX"),
@@ -14,7 +14,7 @@ const VALUE_LETTERS: [(&str, &str); 6] = [
     ("lua", "el"),
     ("php", "BEFRSTcdfrtz"),
 ];
-/// Letters of options whose value is code. By the name of the interpreter.
+/// Letters of options whose value is code, for each interpreter.
 const CODE_LETTERS: [(&str, &str); 8] = [
     ("python", "c"),
     ("pypy", "c"),
@@ -25,7 +25,7 @@ const CODE_LETTERS: [(&str, &str); 8] = [
     ("node", "ep"),
     ("nodejs", "ep"),
 ];
-/// The usual endings of the scripts of an interpreter.
+/// The usual file extensions of scripts, for each interpreter.
 const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
     ("python", &["py"]),
     ("pypy", &["py"]),
@@ -38,7 +38,8 @@ const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
     ("nodejs", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
 ];
 const AWKS: [&str; 4] = ["awk", "gawk", "mawk", "nawk"];
-/// Programs that execute the command behind them unchanged. A number between them is a duration (`timeout 5`).
+/// Programs and reserved words that execute the command after them unchanged. A number before the command is a duration
+/// (`timeout 5`).
 pub const WRAPPERS: [&str; 11] =
     ["!", "command", "do", "else", "env", "exec", "nice", "nohup", "setsid", "then", "timeout"];
 /// Letters of options that do not change where Python finds its code.
@@ -48,7 +49,7 @@ const HARMLESS_NODE_OPTIONS: [&str; 5] =
     ["--enable-source-maps", "--input-type=", "--no-", "--trace-", "--unhandled-rejections="];
 /// Options of node that are followed by code.
 const NODE_CODE_OPTIONS: [&str; 5] = ["--eval", "--print", "-e", "-p", "-pe"];
-/// The usual endings of the scripts of a shell.
+/// The usual file extensions of shell scripts.
 const SHELL_ENDINGS: [&str; 3] = ["sh", "bash", "zsh"];
 
 /// The source of the program that an interpreter executes.
@@ -140,7 +141,7 @@ pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<
     ProgramSource::StandardInput
 }
 
-/// Code in an argument of an interpreter, whose text the command holds.
+/// Code in an argument of an interpreter. The command contains the whole text of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeArgument<'w> {
     pub interpreter: &'w str,
@@ -212,7 +213,7 @@ pub fn awk_program(words: &[String]) -> Option<(usize, usize)> {
     Some((program, at))
 }
 
-/// Returns true if the ending of a file does not tell that `interpreter` executes it.
+/// Returns true if a file does not have a usual extension of the scripts of `interpreter`.
 pub fn has_other_ending(path: &str, interpreter: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);

@@ -1,4 +1,4 @@
-//! Names of programs that a command can contain, by what they do with their arguments.
+//! Names of programs that a command can contain, grouped by the programs' use of their arguments.
 
 /// Launchers: programs that execute a file that an argument names, and words that precede another command (`-exec`). In
 /// comparisons, digits, dots and hyphens at the end of a program's name are ignored, so that `python` includes
@@ -89,7 +89,7 @@ pub const LAUNCHERS: [&str; 84] = [
     "xargs",
     "zsh",
 ];
-/// Launchers that do not read shell commands but code in a language of their own.
+/// Launchers that read code in a language of their own instead of shell commands.
 pub const INTERPRETERS: [&str; 22] = [
     "bun",
     "deno",
@@ -146,7 +146,8 @@ pub const READERS: [&str; 22] = [
     "tail",
     "wc",
 ];
-/// Programs that execute the files of the folders in their arguments, as in the result of `name_of`.
+/// Names, in the form that `name_of` returns, of programs that execute every file in the folders that their arguments
+/// name.
 pub const FOLDER_RUNNERS: [&str; 3] = ["bats", "prove", "run-parts"];
 /// Python modules that execute the modules or the code in their arguments.
 pub const RUNNERS: [&str; 9] =
@@ -165,8 +166,8 @@ pub const IMPLIED_FILES: [(&str, &[&str]); 10] = [
     ("npx", &["package.json", ".npmrc"]),
 ];
 
-/// Returns true if a command executes files that it finds by its working folder: a relative program or script, or the
-/// files of a build tool.
+/// Returns true if the files that a command executes depend on its working folder: a program or script with a relative
+/// path, or the files of a build tool.
 pub fn starts_from_its_folder(words: &[String]) -> bool {
     let is_relative = |word: &String| word.contains('/') && !word.starts_with('/');
     let is_build_tool = |word: &String| IMPLIED_FILES.iter().any(|(name, _)| name == word);

@@ -1,23 +1,24 @@
 //! Words of a shell text: quotes are removed, expansions are marked. The result contains at least the commands that a
-//! shell would execute; comments and here documents count as commands too. Each of them is split on its own, so that a
-//! quote in it (`# don't`) hides no command behind it.
+//! shell would execute. Comments and here-documents count as commands too. Each comment and here-document is split
+//! separately, so that an unclosed quote in one (`# don't`) does not affect the commands after it.
 
 use std::collections::HashMap;
 
 use super::EXPANSION;
 
-/// A part of a word that is known only when the command runs. Each part is one [`EXPANSION`] in the text of the word.
+/// A part of a word whose text is known only when the command runs. The text of the word contains one [`EXPANSION`] for
+/// each part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WordExpansion {
-    /// A variable by its name.
+    /// The value of a variable. Holds the name of the variable.
     Variable(String),
-    /// All elements of an array, by the name of the array: `${NAME[@]}`.
+    /// All elements of an array: `${NAME[@]}`. Holds the name of the array.
     Elements(String),
-    /// A variable, or a default in its place: `${NAME:-text}`.
+    /// The value of a variable, or a default: `${NAME:-text}`. Holds the name and the default.
     Default(String, String),
-    /// A part of a variable's value, or another change of the value: `${NAME%.*}`.
+    /// A part of a variable's value, or another change of the value: `${NAME%.*}`. Holds the name of the variable.
     Changed(String),
-    /// The output of a command, by the text of the command.
+    /// The output of a command. Holds the text of the command.
     Output(String),
     /// A glob, or several words in braces.
     Glob,
@@ -25,7 +26,7 @@ pub enum WordExpansion {
     Group,
     /// The command `[` or the reserved word `[[`.
     Condition,
-    /// The folder of a user, or a number.
+    /// Any other expansion, such as the home folder of a user or a number.
     Other,
 }
 
@@ -39,11 +40,11 @@ pub struct ShellCommand {
     pub nested: Vec<String>,
     /// The texts of parameter expansions and calculations in the words of the command.
     pub values: Vec<String>,
-    /// The array whose elements the words are: `NAME=(a b)`.
+    /// The name of the array, if the words are the elements of an array: `NAME=(a b)`.
     pub array: Option<String>,
     /// True if the words only look like a command: in a comment, in a condition, in a pattern of `case`.
     pub is_inert: bool,
-    /// True if the only word is the name of a function that the text defines.
+    /// True if the command is the start of a function's definition. Its only word is then the name of the function.
     pub is_definition: bool,
     /// True if the command is a line of a here-document.
     pub is_document: bool,
@@ -66,7 +67,7 @@ impl ShellCommand {
 const MAX_DOCUMENTS: usize = 8;
 /// Maximum length of a calculation (`((n * 2))`), in characters. A longer text is read as commands.
 const MAX_CALCULATION: usize = 200;
-/// Reserved words in front of a command.
+/// Reserved words that can precede a command.
 pub const KEYWORDS: [&str; 11] = ["!", "coproc", "do", "elif", "else", "if", "then", "time", "until", "while", "{"];
 
 /// Splits a shell text into its simple commands.
@@ -74,7 +75,8 @@ pub fn split_commands(text: &str) -> Vec<ShellCommand> {
     split_nested(text, 0)
 }
 
-/// Splits a text in a here-document or in a comment. In a text whose `depth` is [`MAX_DOCUMENTS`], neither is looked for.
+/// Splits a text that `depth` here-documents or comments enclose. If `depth` is [`MAX_DOCUMENTS`], the here-documents
+/// and comments in the text are not split.
 fn split_nested(text: &str, depth: usize) -> Vec<ShellCommand> {
     let mut splitter = Splitter { text: text.chars().collect(), depth, ..Splitter::default() };
     splitter.run();
@@ -100,18 +102,19 @@ struct Splitter {
     word: Option<String>,
     /// The expansions of the current word.
     expansions: Vec<WordExpansion>,
-    /// The array whose elements are read.
+    /// The name of the array whose elements the splitter is reading; `None` outside of an array.
     array: Option<String>,
     condition: ConditionPlace,
-    /// The number of commands in front of the patterns of a `case`; `None` where no pattern can follow.
+    /// The number of commands before the patterns of a `case`; `None` at a place where no pattern can follow.
     pattern_start: Option<usize>,
-    /// True if the next word is the file of a redirection.
+    /// True if the next word names the file of a redirection.
     redirects: bool,
     /// True if the next word is the delimiter of a here-document.
     starts_document: bool,
-    /// The delimiters of the here-documents that start behind the current line.
+    /// The delimiters of the here-documents that start after the current line.
     documents: Vec<String>,
-    /// The positions behind each line, by its text without tabs at the start. Filled for the first here-document.
+    /// For each line's text without leading tabs, the positions at which such a line ends. Computed at the first
+    /// here-document; `None` before.
     lines: Option<HashMap<String, Vec<usize>>>,
     depth: usize,
     command: ShellCommand,
@@ -214,7 +217,7 @@ impl Splitter {
         self.text.get(self.at) == Some(&'<') && self.text.get(self.at + 1) != Some(&'<') && before != Some(&'<')
     }
 
-    /// Skips the here-documents behind the current line, and splits their texts. A text without the line that ends a
+    /// Skips the here-documents after the current line, and splits their texts. A text without the line that ends a
     /// here-document contains none.
     fn skip_documents(&mut self) {
         for delimiter in std::mem::take(&mut self.documents) {
@@ -250,7 +253,8 @@ impl Splitter {
             && (is_end(self.at) || (c == '[' && self.text.get(self.at) == Some(&'[') && is_end(self.at + 1)))
     }
 
-    /// Returns the text of a calculation behind an open parenthesis: `((n * 2))`, without the outer parentheses.
+    /// Returns the text of a calculation such as `((n * 2))` after its first parenthesis, without the outer
+    /// parentheses. `None` if the text is not a calculation.
     fn calculation(&self) -> Option<String> {
         let follows = self.word.is_none() && self.text.get(self.at) == Some(&'(');
         let mut depth = 1_usize;
@@ -300,8 +304,9 @@ impl Splitter {
         self.word.is_none() && self.command.words.is_empty()
     }
 
-    /// Notes that the patterns of a `case` can follow, behind `;;`, `;&` or `;;&`. `is_empty` is false if the last
-    /// character ended a command: the first semicolon of `\;;` is a part of it.
+    /// Records that the patterns of a `case` can follow, if the text before is `;;`, `;&` or `;;&`. `is_empty` is false
+    /// if the last character ended a command. The text is then not the end of a branch of `case`: in `\;;`, the first
+    /// semicolon belongs to the command.
     fn find_end_of_case(&mut self, is_empty: bool) {
         let is_end = is_empty && matches!(self.text.get(self.at.saturating_sub(2)..self.at), Some([';', ';' | '&']));
         if is_end {
@@ -424,8 +429,8 @@ impl Splitter {
     }
 
     /// Removes [`EXPANSION`] from the end of the current word if the word assigns a value to the variable `name` and
-    /// expands the same variable, as in `PATH=scripts:$PATH`. The command does not choose the old value of the
-    /// variable, so only the rest of the word counts.
+    /// expands the same variable, as in `PATH=scripts:$PATH`. The command does not set the old value of the variable,
+    /// so only the rest of the word counts.
     fn forget_own_value(&mut self, name: &str) {
         let is_assigned = |word: &String| word.strip_prefix(name).is_some_and(|value| value.starts_with(['=', '+']));
         if let Some(word) = self.word.as_mut().filter(|word| is_assigned(word)) {
@@ -456,14 +461,15 @@ pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Returns the assignment `NAME=value` for that to an element of an array, `NAME[index]=value`.
+/// Converts an assignment to an element of an array, `NAME[index]=value`, to `NAME=value`. `None` if the word is no
+/// such assignment.
 fn element_assignment(word: &str) -> Option<String> {
     let (name, rest) = word.split_once(EXPANSION).filter(|(name, _)| is_variable_name(name))?;
     let (_, value) = rest.split_once(']').filter(|(_, rest)| rest.starts_with(['=', '+']))?;
     Some(format!("{name}{value}"))
 }
 
-/// Returns the expansion with this text between braces: `${NAME:-text}`.
+/// Returns the expansion for the text between the braces of `${…}`, such as `NAME:-text`.
 fn variable_of(inner: &str) -> WordExpansion {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (name, rest) = inner.split_at(inner.find(|c| !is_part(c)).unwrap_or(inner.len()));
@@ -484,7 +490,7 @@ fn variable_of(inner: &str) -> WordExpansion {
     }
 }
 
-/// Returns the positions behind each line of a text, by the line without tabs at the start.
+/// Returns, for each line's text without leading tabs, the positions at which such a line ends, after its line break.
 fn lines_of(text: &[char]) -> HashMap<String, Vec<usize>> {
     let mut lines: HashMap<String, Vec<usize>> = HashMap::new();
     let mut at = 0;

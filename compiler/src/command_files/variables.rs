@@ -1,6 +1,6 @@
-//! The files that a shell text executes by the value of a variable, by the output of a command or by a glob. The
-//! values that the text holds are inserted. If the text does not hold a value (`read`, `find`, a glob without a folder),
-//! the text can execute every file of the project, or each file with the literal end of the path.
+//! Finds the files that a shell text executes if their names come from variables, outputs of commands or globs. Values
+//! that the text contains are inserted. If the text does not contain a value (`read`, `find`, a glob without a folder),
+//! the text can execute every file of the project, or, if the end of the path is literal, each file with this end.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,29 +12,31 @@ use super::{
     name_of,
 };
 
-/// Marks a part of a resolved word that the text computes. [`EXPANSION`] stays for a part that the text only receives,
-/// such as a parameter.
+/// Marks a part of a resolved word that the text computes. For a part that the text only receives, such as a parameter,
+/// the word keeps [`EXPANSION`].
 const COMPUTED_PART: char = '\u{E004}';
-/// Maximum number of values of a word. A word with more values is computed.
+/// Maximum number of values of a word. A word with more values counts as computed.
 const MAX_VALUES: usize = 64;
-/// Maximum nesting of variables in the values of variables. A deeper value is computed.
+/// Maximum nesting of variables in the values of variables. A deeper value counts as computed.
 const MAX_DEPTH: usize = 12;
-/// Maximum number of characters that are read to resolve the words of one text. Beyond, each open word is computed.
+/// Maximum number of characters that are read to resolve the words of one text. After this number, each word with an
+/// expansion counts as computed.
 const MAX_READ_CHARS: usize = 1 << 20;
-/// Maximum number of arguments in which the program of a shell or an interpreter is searched.
+/// Maximum number of arguments that are searched for the program of a shell or an interpreter.
 const MAX_ARGUMENTS: usize = 100;
 /// Commands that assign values to the variables that their arguments name.
 const DECLARERS: [&str; 5] = ["declare", "export", "local", "readonly", "typeset"];
 /// Commands whose input or output becomes the value of variables.
 const INPUT_READERS: [&str; 3] = ["mapfile", "read", "readarray"];
-/// Reserved words and commands whose arguments are no programs.
+/// Reserved words and commands that do not execute their arguments as programs.
 const NO_PROGRAMS: [&str; 9] = ["=", "case", "for", "function", "hash", "in", "select", "type", "which"];
 /// Commands whose output names a folder or a program outside of the project, or a folder that an argument names.
 const PLACE_PRINTERS: [&str; 5] = ["dirname", "mktemp", "pwd", "readlink", "realpath"];
-/// Commands without an output that is used as a value.
+/// Commands whose output is not used as a value.
 const SILENT: [&str; 8] = [":", "[", "[[", "cd", "hash", "pushd", "test", "true"];
 
-/// Returns the words for the files that the commands of a shell text execute by values of variables.
+/// Returns the words for the files that the commands of a shell text execute under names from variables, outputs or
+/// globs.
 pub fn files_of_variables(commands: &[ShellCommand]) -> BTreeSet<String> {
     let commands = &with_parameters_of_functions(commands);
     let mut reader = LaunchReader { variables: ShellVariables::of(commands), ..LaunchReader::default() };
@@ -64,9 +66,9 @@ struct ShellVariables<'c> {
     first_elements: BTreeMap<String, Vec<OpenWord<'c>>>,
     /// The functions that the text defines.
     functions: BTreeSet<&'c str>,
-    /// True if the text moves the parameters of functions (`shift`).
+    /// True if the text shifts the parameters of functions (`shift`).
     shifts: bool,
-    /// The variables with a value that the text does not hold.
+    /// The variables that get a value which the text does not contain.
     computed: BTreeSet<&'c str>,
     /// The number of characters that were read to resolve words.
     read_chars: Cell<usize>,
@@ -129,7 +131,7 @@ impl<'c> ShellVariables<'c> {
         }
     }
 
-    /// Adds the arguments of a call as the parameters of a function.
+    /// Adds the arguments of a call to the possible values of the function's parameters.
     fn add_call(&mut self, function: &str, arguments: &[OpenWord<'c>]) {
         for (at, argument) in arguments.iter().enumerate().take(MAX_ARGUMENTS) {
             if self.shifts {
@@ -165,8 +167,8 @@ impl<'c> ShellVariables<'c> {
         }
     }
 
-    /// Returns the values of a word, with [`EXPANSION`] or [`COMPUTED_PART`] in place of the parts that the text does not
-    /// hold. `outer` are the variables whose values are resolved.
+    /// Returns the values of a word, with [`EXPANSION`] or [`COMPUTED_PART`] in place of the parts that the text does
+    /// not contain. `outer` are the variables that the caller is resolving.
     fn resolve(&self, word: OpenWord<'_>, outer: &[&str]) -> Vec<String> {
         self.read_chars.set(self.read_chars.get().saturating_add(word.text.len() + 1));
         if outer.len() > MAX_DEPTH || self.read_chars.get() > MAX_READ_CHARS {
@@ -194,7 +196,7 @@ impl<'c> ShellVariables<'c> {
         values
     }
 
-    /// Returns the values of an expansion. `is_last` is true at the end of a word.
+    /// Returns the possible values of an expansion. `is_last` is true if the expansion is at the end of a word.
     fn values_of(&self, expansion: &WordExpansion, outer: &[&str], is_last: bool) -> Vec<String> {
         let computed = || vec![COMPUTED_PART.to_string()];
         match expansion {
@@ -246,7 +248,8 @@ impl<'c> ShellVariables<'c> {
         resolved.into_iter().collect()
     }
 
-    /// Returns the output of a command substitution: a known text, a place outside of the text, or a computed text.
+    /// Returns the possible outputs of a command substitution: known texts, [`EXPANSION`] for a received part, or
+    /// [`COMPUTED_PART`].
     fn values_of_output(&self, text: &str, outer: &[&str]) -> Vec<String> {
         self.read_chars.set(self.read_chars.get().saturating_add(text.len() * 4));
         if self.read_chars.get() > MAX_READ_CHARS {
@@ -292,7 +295,7 @@ impl<'c> ShellVariables<'c> {
     }
 }
 
-/// A reader of the commands of a text that collects the files that they execute.
+/// A reader of the commands of a text. Collects the files that the commands execute.
 #[derive(Default)]
 struct LaunchReader<'c> {
     variables: ShellVariables<'c>,
@@ -327,7 +330,8 @@ impl<'c> LaunchReader<'c> {
         }
     }
 
-    /// Adds the program that a command executes, behind reserved words and programs such as `exec`.
+    /// Adds the program that a command executes. Reserved words and programs such as `exec` before the program are
+    /// skipped.
     fn add_launch(&mut self, words: &[OpenWord<'c>], depth: usize) {
         let function = words.first().is_some_and(|word| word.text == "function");
         let body = words.iter().position(|word| word.expansions == [WordExpansion::Group]);
@@ -373,7 +377,8 @@ impl<'c> LaunchReader<'c> {
         }
     }
 
-    /// Adds the files in the arguments of a built-in command, and those that a program reads from its folder.
+    /// Adds the files that the arguments of a built-in command name, and the files that a program reads from its
+    /// folder.
     fn add_arguments(&mut self, name: &str, arguments: &[OpenWord<'_>]) {
         match name {
             "." | "source" => {
@@ -408,7 +413,7 @@ impl<'c> LaunchReader<'c> {
         }
     }
 
-    /// Adds the code in a variable, which `eval` or a shell executes.
+    /// Adds [`COMPUTED`] if `eval` or a shell executes code from a variable, and the start of this code is computed.
     fn add_code(&mut self, arguments: &[OpenWord<'_>]) {
         let is_variable = |word: &&OpenWord<'_>| {
             let is_output = matches!(word.expansions, [WordExpansion::Output(_)]);
@@ -428,7 +433,8 @@ impl<'c> LaunchReader<'c> {
         }
     }
 
-    /// Adds a file by its resolved path. `is_path` is true if the path names a file even without a folder.
+    /// Adds a file by its resolved path. `is_path` is false if a name without a folder is not a path, but a program
+    /// that the shell looks up.
     fn add_name(&mut self, path: &str, is_path: bool) {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let is_marked = |text: &str| text.contains([COMPUTED_PART, EXPANSION]);
@@ -453,7 +459,8 @@ impl<'c> LaunchReader<'c> {
     }
 }
 
-/// Returns the function whose arguments a command in its body executes: `run() { exec "$@"; }`.
+/// Returns the function whose body contains the command, if the command executes the function's arguments: `run() {
+/// exec "$@"; }`. `None` for other commands.
 fn run_by(command: &ShellCommand) -> Option<String> {
     let words = words_of(command);
     let program = words.iter().find(|word| !is_skipped(word) && !WRAPPERS.contains(&word.text))?;
@@ -468,7 +475,7 @@ fn parameter_name(function: &str, parameter: &str) -> String {
     format!("{function} {parameter}")
 }
 
-/// Returns the commands of a text with the parameters in the bodies of functions (`$1`) by the name of their function.
+/// Returns the commands of a text, with the parameters in the bodies of functions (`$1`) renamed by [`parameter_name`].
 fn with_parameters_of_functions(commands: &[ShellCommand]) -> Vec<ShellCommand> {
     let mut scoped = commands.to_vec();
     let mut bodies: Vec<(String, usize)> = Vec::new();
@@ -508,7 +515,7 @@ fn with_parameters_of_functions(commands: &[ShellCommand]) -> Vec<ShellCommand> 
     scoped
 }
 
-/// Returns true for a reserved word in front of a command, and for an assignment behind such a word.
+/// Returns true for a reserved word before a command, and for an assignment after such a word.
 fn is_skipped(word: &OpenWord<'_>) -> bool {
     let is_group = word.expansions == [WordExpansion::Group];
     let is_assignment = word.text != "=" && word.text.split_once('=').is_some_and(|(name, _)| is_variable_name(name));

@@ -170,8 +170,8 @@ fn report_duplicate(
     }
 }
 
-/// Reports `id` if no space has knowledge with this id. `by_hook` is the hook that fetches the knowledge, if a hook
-/// does. Knowledge that exists but cannot be read is not reported here, because the parser has reported it.
+/// Reports `id` if no space has knowledge with this id. `by_hook` is the hook that fetches the knowledge; `None` if no
+/// hook fetches it. Knowledge that exists but cannot be read is not reported here, because the parser has reported it.
 pub(crate) fn report_unknown(items: &Items<'_>, id: &Spanned<ItemId>, by_hook: Option<&str>, found: &mut Diagnostics) {
     if items.exists(ItemKind::Knowledge, &id.node) {
         return;

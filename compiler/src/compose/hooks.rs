@@ -1,5 +1,5 @@
-//! The hooks of a composition: ordered, evaluated against what is known, and deduplicated against the chain's knowledge
-//! (`language.md` 7, and 8 steps 4 and 5).
+//! The hooks of a composition: orders the hooks, evaluates their conditions with the known facts, and removes hooks
+//! whose knowledge the chain already provides (`language.md` 7, and 8 steps 4 and 5).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -179,8 +179,8 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
     evaluate_before_run(decl, known, explain)
 }
 
-/// Marks each hook as removed that can never act: at its event only the first matching hook acts, and an earlier hook
-/// certainly fires.
+/// Marks hooks that can never act as removed. At the event of such a hook, only the first matching hook acts, and an
+/// earlier hook certainly fires.
 fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {

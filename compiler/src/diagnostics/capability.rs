@@ -66,7 +66,8 @@ pub enum CapabilityError {
     /// A grant whose risk tier `tier` is blocked by the risk table. `table` is the place of the project's or the user's
     /// list of classifications, if that list replaces the standard list and has no entry for the capability.
     Blocked { pattern: String, tier: String, span: Span, table: Option<Span> },
-    /// A grant, or an acknowledgement, that a `<permissions>` contains twice; `what` names it.
+    /// A grant, or an acknowledgement, that a `<permissions>` contains twice. `what` names the grant or
+    /// acknowledgement.
     #[error("{what} occurs twice")]
     Repeated { what: String, first: Span, second: Span },
     /// The body tells the model to use a capability that the directive does not have.
@@ -74,8 +75,8 @@ pub enum CapabilityError {
     UngrantedCall { capability: String, span: Span, granted: Span, route: Option<RouteOfGrants> },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
-    /// A grant with `write` whose folders bound no tool: the grant `wide` of the same `<permissions>` names no folder, so
-    /// that `tool` may write in the whole project.
+    /// A grant with `write` whose folders have no effect. The grant `wide` of the same `<permissions>` names no folder,
+    /// so that `tool` may write in the whole project.
     #[error("`write=\"{entries}\"` has no effect: `{wide}` lets `{tool}` write in the whole project")]
     VoidBound { entries: String, wide: String, tool: String, span: Span, wide_span: Span },
     /// Entries of `write` or `net` that no granted tool uses. `tool` is the first tool that the grant matches, and

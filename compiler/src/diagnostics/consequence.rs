@@ -373,7 +373,8 @@ fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
 }
 
 /// Adds an implausible price of a model to the errors of limits that do not pay for one turn of this model. Returns the
-/// indexes of the warnings about these prices: the error names the price and, unlike the warning, says that no run starts.
+/// indexes of the warnings about these prices: the error names the price and, unlike the warning, states that no run
+/// starts.
 fn name_implausible_prices(all: &mut [Diagnostic]) -> BTreeSet<usize> {
     let named = |(index, one): (usize, &Diagnostic)| match one {
         Diagnostic::Config(ConfigError::Implausible { key, why, span, .. }) => {
@@ -505,7 +506,8 @@ fn models_of_broken_providers(all: &[Diagnostic], sources: &Sources) -> BTreeSet
 }
 
 /// Returns the indexes of the diagnostics that report the form or the effect of a part of a file, such as an assertion
-/// or the action of a hook, if the part contains an unknown key. The key stands for the one that the part lacks.
+/// or the action of a hook, if the part contains an unknown key. The unknown key is probably meant as the key that the
+/// part lacks.
 fn parts_with_unknown_keys(all: &[Diagnostic]) -> BTreeSet<usize> {
     let keys: Vec<Span> = all
         .iter()

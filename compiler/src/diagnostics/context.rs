@@ -25,8 +25,8 @@ pub enum ContextError {
     /// An item that is declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
-    /// A suppression that removes nothing. `guard` is the hook of a hook file with this id, if there is one: its place
-    /// and its event.
+    /// A suppression that removes nothing. `guard` is the place and the event of the hook in a hook file that has this
+    /// id; `None` if there is no such hook.
     #[error("{}", suppresses_nothing(id, *guard))]
     SuppressesNothing { id: String, span: Span, suggestion: Option<String>, guard: Option<(Span, &'static str)> },
     #[error("`{id}` is declared and suppressed by the same file")]

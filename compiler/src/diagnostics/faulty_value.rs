@@ -1,5 +1,5 @@
-//! Consequences of a value of the wrong form: a number that is cut at its comma, a list where names are expected, the kind
-//! of another tool. Only the value itself is reported.
+//! Consequences of a value of the wrong form: a number that is cut at its comma, a list where names are expected, or a
+//! key that only tools of another kind have. Only the value itself is reported.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few diagnostics are a consequence of others")]
 

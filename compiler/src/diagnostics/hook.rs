@@ -38,8 +38,8 @@ pub enum HookError {
     /// A regular expression that is probably meant as a text with wildcards: `rye/*`, `d*`.
     #[error("the pattern `{pattern}` is a regular expression: its `*` repeats the character before it")]
     WildcardPattern { pattern: String, meant: String, span: Span },
-    /// A text in a condition that probably does not mean what it says; `why` is the reason, as the rest of the sentence,
-    /// and `label` its short form.
+    /// A text in a condition that probably has another effect than its author intended. `why` is the reason, as the
+    /// rest of the sentence, and `label` its short form.
     #[error("the text `{text}` {why}")]
     OddText { text: String, why: String, label: &'static str, help: &'static str, span: Span },
     /// A condition compares a number of tokens with a fraction of one token.
@@ -70,13 +70,13 @@ pub enum HookError {
     /// An entry with only `enabled: false`, for an unknown hook id.
     #[error("unknown hook `{id}`")]
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
-    /// A hook of a directive with `enabled: false` and the id of a hook of a directive that it extends. Both hooks are
-    /// hooks of the plan, so that the inherited one still fires.
+    /// A hook of a directive with `enabled: false` and the id of a hook that the directive inherits from its extends
+    /// chain. The plan contains both hooks, so that the inherited hook still fires.
     #[error("`enabled=\"false\"` does not remove the hook `{id}` of `{base}`")]
     RemovesOnlyItself { id: String, base: String, span: Span, inherited: Span },
     #[error("unknown event `{event}`")]
     UnknownEvent { event: String, span: Span, suggestion: Option<String> },
-    /// A text without quotes, which reads as arithmetic with unknown facts: `call.item_id == rye/bash/bash`.
+    /// A text without quotes, which is parsed as arithmetic with unknown facts: `call.item_id == rye/bash/bash`.
     #[error("the text `{text}` has no quotes")]
     UnquotedText { text: String, span: Span },
     /// A condition or a placeholder reads a fact that the event does not have. `facts` are the facts of the event;

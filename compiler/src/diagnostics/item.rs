@@ -147,8 +147,8 @@ pub enum ItemError {
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
     /// A constant of a script that nothing reads. Its name resembles `suggestion`, a constant of tool declarations, so
-    /// the name is probably misspelled. `is_needed` is true if the script lacks `suggestion`, and is not a tool without
-    /// this constant.
+    /// the name is probably misspelled. `is_needed` is true if the script lacks the constant `suggestion` and declares
+    /// no tool without it.
     #[error("the constant `{name}` is never read")]
     NearConstant { name: String, suggestion: String, is_needed: bool, span: Span },
     /// The body tells the model to use an item that does not exist; `what` is its kind.

@@ -171,8 +171,8 @@ fn help_from_phrase(name: &str, why: &str) -> String {
     }
 }
 
-/// Returns the help for a value that is no number but means one: a quoted number, an amount with a currency sign or a
-/// comma, or a duration with a unit. `None` for other values.
+/// Returns the help for a value that is not a number but was probably meant as a number: a quoted number, an amount
+/// with a currency sign or a comma, or a duration with a unit. `None` for other values.
 fn number_help(name: &str, found: &str) -> Option<String> {
     let text = found.trim_matches(['`', '"']).trim();
     let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.') && text.parse::<f64>().is_ok();

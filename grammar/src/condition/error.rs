@@ -1,4 +1,4 @@
-//! The messages for syntax errors of conditions, with their hints. Nothing is parsed here.
+//! The messages and hints for syntax errors of conditions.
 
 use std::ops::Range;
 
@@ -95,7 +95,7 @@ pub(super) fn pattern_not_literal(span: Span) -> SyntaxError {
     )
 }
 
-/// Returns the error for the offset at which the grammar failed.
+/// Returns the error for the text at offset `at`, where the grammar accepts no further token.
 pub(super) fn unexpected_token(place: ConditionText<'_>, at: usize) -> SyntaxError {
     let text = place.text;
     let before = text.get(..at).unwrap_or(text).trim_end();

@@ -1,5 +1,5 @@
-//! The one-line form of conditions: pest finds the tokens, a Pratt parser builds the tree. Syntax only: facts are not
-//! known here.
+//! The one-line form of conditions: pest finds the tokens, a Pratt parser builds the tree. This module checks only the
+//! syntax; the compiler evaluates conditions.
 
 use std::num::NonZeroUsize;
 use std::sync::LazyLock;
@@ -103,7 +103,8 @@ fn find_too_deep(text: &str) -> Option<usize> {
     None
 }
 
-/// An expression under construction. Some operators accept only operands whose role (`shape`) is a certain one.
+/// An expression under construction. The field `shape` is the role of the expression: some operators accept only
+/// operands of certain roles.
 struct BuiltExpr {
     expr: Expr,
     depth: usize,

@@ -1,5 +1,6 @@
 //! The constants by which a Python or JavaScript tool declares itself: their names, and errors for values that are not
-//! constant. The caller supplies the reader of syntax trees, because the parsers are heavy (decision 0006).
+//! constant. The caller supplies the reader of syntax trees, because the parsers of these languages are large
+//! dependencies (decision 0006).
 
 use crate::Parsed;
 use crate::data::{Entry, Kind, Node};
@@ -47,10 +48,11 @@ pub struct EntrySignature {
     pub optional_reads: Vec<Spanned<String>>,
     /// True if `reads` and `optional_reads` are all keys that the function can read from its first argument.
     pub reads_are_complete: bool,
-    /// The first place where the script reads a value from a source that a call does not fill, as written.
+    /// The first expression that reads a value from a source that calls leave empty: the source, and the expression as
+    /// written. `None` if there is no such expression.
     pub other_source: Option<(ValueSource, Spanned<String>)>,
-    /// The place where the function prints or computes its last value, as written. `None` if the function can return a
-    /// value, or if it neither prints nor ends with a value.
+    /// The expression, as written, that prints or computes a result which the function does not return. `None` if the
+    /// function can return a value, or if the function neither prints nor ends with a value.
     pub lost_result: Option<Spanned<String>>,
 }
 

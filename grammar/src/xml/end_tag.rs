@@ -102,7 +102,7 @@ impl TreeBuilder<'_> {
     }
 
     /// Reports an element without an end tag. If an end tag of another name was reported in the element, that tag was
-    /// probably meant as the element's end: its error then names both tags.
+    /// probably meant as the element's end tag. The error of that tag is then changed to name both tags.
     pub(super) fn never_closed(&mut self, element: &Element, help: &str) {
         let name = shorten(&element.name.node);
         if let Some(at) = self.unmatched.iter().position(|end| end.element == element.span.start) {

@@ -76,7 +76,7 @@ pub(super) struct TreeBuilder<'t> {
     pub(super) names: &'t [&'t str],
     pub(super) open: Vec<Element>,
     root: Option<Element>,
-    /// Number of open elements beyond [`MAX_DEPTH`], which are not kept.
+    /// Number of open elements that are nested deeper than [`MAX_DEPTH`]. The tree does not contain these elements.
     skipped: usize,
     pub(super) errors: Vec<SyntaxError>,
     /// The last error about an unescaped character: the index in `errors`, and the offset where the text node starts.
@@ -209,7 +209,8 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(error.with_lost_content());
     }
 
-    /// Reports an unclosed CDATA section. Returns the offset of the next end tag, where parsing restarts, if any.
+    /// Reports an unclosed CDATA section. Returns the offset of the next end tag, where parsing restarts; `None` if
+    /// there is no end tag.
     fn unclosed_cdata(&mut self, start: usize, line: usize) -> Option<usize> {
         let from = start + "<![CDATA[".len();
         let message = "this CDATA section is never closed";
@@ -263,7 +264,7 @@ impl<'t> TreeBuilder<'t> {
         Some(end)
     }
 
-    /// Reports a `<` that starts no markup, and reads it as text. Returns the offset after it.
+    /// Reports a `<` that starts no markup, and reads it as text. Returns the offset after the `<`.
     fn unescaped_angle(&mut self, start: usize) -> usize {
         let message = "a `<` in text must be escaped".to_owned();
         self.unescaped_char(start, xml_error(self.span(start, start + 1), message, "opens no tag", Some(ESCAPE_LT)))

@@ -1,6 +1,6 @@
 //! A fast reader of documents without anchors, aliases and tags. The reader builds the tree directly from the events of
-//! the parser that the YAML library uses, so both read the same structure. It decides the type of a value only where no
-//! version of YAML disagrees. Every other document, also an invalid one, is left to the library.
+//! the parser that the YAML library uses, so both read the same structure. The reader handles only values whose type is
+//! the same in every version of YAML. The library reads every other document, including invalid documents.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,10 @@ use crate::span::Spanned;
 
 /// Maximum nesting depth. Deeper documents are left to the library, which limits their depth.
 const MAX_DEPTH: usize = 24;
-/// Maximum number of events. Larger documents are left to the library, which limits their values.
+/// Maximum number of events. Larger documents are left to the library, which limits the number of their values.
 const MAX_EVENTS: usize = 20_000;
-/// Maximum number of digits of a number. Larger numbers are left to the library, which reports those out of range.
+/// Maximum number of digits of a number. Longer numbers are left to the library, which reports numbers that are out of
+/// range.
 const MAX_DIGITS: usize = 15;
 
 /// Reads one document; `None` if the document has an error or a part that only the library reads.

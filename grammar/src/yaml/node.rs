@@ -219,7 +219,7 @@ impl SpanConverter<'_> {
         Node::new(Kind::String(value), self.span(start, end))
     }
 
-    /// Returns a list. The range is that of the start of the list.
+    /// Returns a list of `items`. `start` and `end` are the range that the library reports for the start of the list.
     pub(super) fn list_node(&self, items: Vec<Node>, start: usize, end: usize) -> Node {
         let last = items.last().map(|item| item.span);
         let end = self.container_end(start, end, last, b']');
