@@ -360,9 +360,10 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Reports each prompt template of the project that a command of the settings shadows, because the command has the
-    /// same name. Also reads each template that has the name of a built-in command, of the project and of the user,
-    /// because the reader of templates reports it. A check of a project reads no other templates of the user.
+    /// Reports each prompt template of the project that has the same name as a command of the settings, because users
+    /// can then call only the command. Also reads the templates of the project and of the user that have the name of a
+    /// built-in command: the reader of templates reports them. A check of a project reads no other templates of the
+    /// user.
     fn check_hidden_templates(&mut self, commands: &[ChatCommand]) {
         for id in BUILT_IN_COMMANDS.iter().filter_map(|name| ItemId::parse(name).ok()) {
             self.items.prompt_template(&id);

@@ -1,10 +1,10 @@
 //! Tools in the form that a request contains: definitions converted for the wire format, or instructions in the system
 //! prompt of a model without native tool use. `rye plan` shows the tools in this form, and the engine sends them.
 //!
-//! The converted schema never accepts less than the original JSON Schema (2020-12). A constraint that the wire format
-//! cannot express becomes part of a description. A constraint that contains such a constraint (for example, a `not`)
-//! also becomes part of a description if it would accept less otherwise. The engine validates each call against the
-//! original schema before the tool runs.
+//! The converted schema accepts every value that the original JSON Schema (2020-12) accepts. A constraint that the wire
+//! format cannot express becomes part of a description. If such a constraint is inside a keyword that would then accept
+//! fewer values, such as `not`, the whole keyword becomes part of a description. The engine validates each call against
+//! the original schema before the tool runs.
 //!
 //! Every wire format requires an object at the root, without `anyOf`, `oneOf`, `allOf`, `not`, `enum`, `if` and `$ref`
 //! beside its properties. Property names have at most 64 characters of `A-Z a-z 0-9 _ . -`.

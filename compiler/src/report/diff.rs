@@ -1,7 +1,7 @@
 //! A comparison of two plans of one directive, for reviewers. Two compiled plans are compared completely, together with
 //! the plans of all directives that they can start. If the ids of two plans differ, the comparison therefore lists at
-//! least one change with a direction. Of a plan that is read from a file, only the fields of `rye plan --format json`
-//! are known and compared.
+//! least one change with a direction. If a plan is read from a file, only the fields of `rye plan --format json` are
+//! known, so only these fields are compared.
 
 mod capabilities;
 mod change;

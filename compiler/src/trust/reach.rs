@@ -91,7 +91,8 @@ fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String
 
 /// Lists trust requirements for the project files whose text the model of a thread reads. Without these requirements,
 /// an untrusted project could steer how a directive of the user or of the standard library uses its grants. Empty if an
-/// untrusted project may use all of the grants. The directives of the chain are covered by [`of_grants`]. The files:
+/// untrusted project may use all of the grants. The directives of the chain are covered by [`of_grants`]. These files
+/// need trust:
 ///
 /// - hook files,
 /// - knowledge and tools that shadow an item of another space,

@@ -159,8 +159,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     ///
     /// Counts of tokens and costs have a bound only under the assumptions `Overshoot` and `Overspend`. In general no
     /// such bound exists: a turn can have any number of attempts, each cut attempt counts the bytes of its prompt, and
-    /// a provider can report more than was reserved. If `without` is one of these two assumptions, it is not made, and
-    /// the facts that need it have no bound.
+    /// a provider can report more than was reserved. If `without` is one of these two assumptions, the facts whose
+    /// bound needs this assumption have no bound.
     fn limited(&self, fact: &str, without: Option<BoundCause>) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,

@@ -54,9 +54,11 @@ pub(super) fn merge_all(map: &mut Map<String, Value>, mut other: Map<String, Val
     }
 }
 
-/// Returns a rule that is lost if the properties of `map` and of a member of its `allOf` are merged. A rule is lost if
-/// one of the two schemas forbids further properties and does not declare a property of the other schema: the merged
-/// schema then accepts more than both together. `None` if no rule is lost.
+/// Returns a rule that is lost if the properties of `map` and of a member of its `allOf` are merged; `None` if no rule
+/// is lost.
+///
+/// A rule is lost if one of the two schemas restricts undeclared properties (`additionalProperties`) and does not
+/// declare a property of the other schema: the merged schema then does not restrict this property.
 pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>) -> Option<String> {
     let names = |map: &Map<String, Value>| -> BTreeSet<String> {
         map.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.clone()).collect()
@@ -83,8 +85,8 @@ pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>
 const KEYWORD_GROUPS: [&[&str]; 3] =
     [&["if", "then", "else"], &["contains", "minContains", "maxContains"], &["prefixItems", "items"]];
 
-/// Removes from `other` each group of keywords of which `map` also contains a keyword, and returns the removed groups.
-/// The keywords of a group depend on each other, so the keywords of `other` would change their meaning beside those of
+/// Removes from `other` each group of keywords of which `map` also contains a keyword. Returns the removed groups. The
+/// keywords of a group depend on each other, so the keywords of `other` would change their meaning beside those of
 /// `map`. A group that is equal in both schemas stays. `items` stays if neither schema has `prefixItems`.
 fn split_groups(map: &Map<String, Value>, other: &mut Map<String, Value>) -> Vec<Value> {
     let mut split = Vec::new();
@@ -170,10 +172,11 @@ fn intersect_types(map: &Map<String, Value>, other: &Value) -> Option<Value> {
     }
 }
 
-/// Combines object schemas to one schema that accepts each value that one of them accepts. The schema of a property
-/// accepts what its schema in any branch accepts. A branch that does not declare the property contributes its
-/// `additionalProperties`; a branch without these keywords accepts every value. Only properties that all branches
-/// require stay required.
+/// Combines object schemas (the branches) to one schema that accepts every value that at least one branch accepts.
+///
+/// The combined schema of a property accepts every value that the property's schema in any branch accepts. For a branch
+/// that does not declare the property, this schema is its `additionalProperties`; a branch without this keyword accepts
+/// every value. A property is required only if all branches require it.
 pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut properties: Map<String, Value> = Map::new();
     for (index, branch) in branches.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The order between JSON Schemas: which of two schemas accepts fewer values. Both schemas are brought into a normal
-//! form, in which notations with the same meaning are equal. Inclusion is then proved keyword by keyword; a schema
-//! whose inclusion is not proved may accept more values.
+//! The order between JSON Schemas: which of two schemas accepts fewer values. Both schemas are converted to a normal
+//! form, in which notations with the same meaning are equal. Inclusion is then proved keyword by keyword. Without a
+//! proof of inclusion, a schema counts as possibly accepting more values.
 
 mod normal_form;
 

@@ -269,9 +269,9 @@ fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom
     }))
 }
 
-/// Returns the path of a comparison with a literal, if finitely many sample values of the path decide the comparison.
-/// `None` for an order comparison with a text, for a comparison that searches a literal text for the path's value, and
-/// for a comparison without a path or literal.
+/// Returns the path that a comparison compares with a literal, if finitely many sample values of the path decide the
+/// comparison. `None` if the comparison has no path or no literal, orders texts, or searches a literal text for the
+/// path's value.
 fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let (op, path, first, value) = parts_of(node)?;
     let has_text = matches!(value, Value::String(_));

@@ -1,6 +1,6 @@
 //! Reports settings that are valid and change nothing: a provider key that its wire format does not read, a price for
 //! prompts longer than the context window, the backoff of failures that are not retried, a pattern in a second risk
-//! tier, and an amount that a project can only lower.
+//! tier, and a `cache_guard` of the project above the amount that applies without it.
 
 use std::collections::BTreeMap;
 
