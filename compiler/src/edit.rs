@@ -1,5 +1,5 @@
 //! Edits of item texts that preserve their meaning: fixes of diagnostics (`rye check --fix`), and the layout of
-//! directive metadata, YAML and knowledge (`rye fmt`). Pure: callers write the files.
+//! directive metadata, YAML and knowledge (`rye fmt`). The functions are pure; callers write the files.
 
 mod aliases;
 mod data;

@@ -296,7 +296,7 @@ pub struct PlannedHook {
 pub enum PlanVerdict {
     /// The condition is true in every run.
     Fires,
-    /// The condition is false in every run; `because` names the operand that decided.
+    /// The condition is false in every run. `because` names the operand that makes the condition false.
     Never { because: String },
     /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },

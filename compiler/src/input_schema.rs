@@ -23,7 +23,7 @@ const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 /// The schema of one kind of file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputSchema {
-    /// `tool`, `knowledge`, or the name of a settings file such as `hooks` or `providers`.
+    /// The name of the schema: `tool`, `knowledge`, or the name of a settings file such as `hooks` or `providers`.
     pub name: String,
     /// The files, as a pattern below the project: `.ai/config/agent/hooks.yaml`.
     pub files: String,

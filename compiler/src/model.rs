@@ -23,7 +23,7 @@ pub struct Provider {
     pub id: String,
     pub wire: String,
     pub default_tier: Option<String>,
-    /// Tier → model id, in file order.
+    /// The tiers, each with its model id, in file order.
     pub tiers: IndexMap<String, String>,
     pub models: Vec<Model>,
     /// The keys of the provider file without the tiers and models (such as the address of the server), and the id of
@@ -56,7 +56,7 @@ pub struct ModelSettings {
     /// True if a file of the project or the user sets the default provider.
     pub is_provider_chosen: bool,
     pub default_tier: Option<String>,
-    /// Alias → tier: other names under which a tier can be requested.
+    /// Other names under which tiers can be requested, each with its tier.
     pub aliases: IndexMap<String, String>,
 }
 

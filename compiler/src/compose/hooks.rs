@@ -105,8 +105,8 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// Returns the reason to report if a hook only answers at its hook point, but answers of hooks in its layer are
-/// ignored.
+/// Returns the reason to report for a hook whose only effect is an answer, if answers of hooks in its layer are ignored
+/// at its hook point. `None` for any other hook.
 fn ignored_answer_reason(decl: &HookDecl, layer: f64) -> Option<String> {
     let answers = decl.action.as_ref().is_some_and(|action| action.node.only_answers());
     (answers && hook_table::is_answer_ignored(decl.event, layer))
@@ -141,8 +141,8 @@ fn suppression_reason(suppressions: &mut [Suppression], decl: &HookDecl) -> Opti
     })
 }
 
-/// Returns true if the user leaves out a hook of the user space or the project that changes the system prompt of a
-/// prompt.
+/// Returns true if the user leaves out the hook and may do so: a hook of the user space or the project that sets the
+/// system prompt before the turns of a user message.
 fn is_left_out(suppressions: &[Suppression], decl: &HookDecl) -> bool {
     let action = decl.action.as_ref().map(|action| &action.node);
     let is_text = decl.event == HookPoint::BeforeAgentStart && matches!(action, Some(HookAction::SystemPrompt { .. }));

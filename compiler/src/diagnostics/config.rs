@@ -26,7 +26,7 @@ pub enum ConfigError {
     /// The lock file cannot be read; `why` is the reason, as a clause with the name of the file.
     #[error("{why}")]
     LockFile { path: String, why: String },
-    /// A script that the provider file `provider` names cannot be played; `why` is the reason.
+    /// A script of model replies that the provider file `provider` names is not usable. `why` is the reason.
     #[error("the script `{path}` of the provider `{provider}` cannot be played: {why}")]
     Script { path: String, provider: String, why: String },
     /// A branch of a script names a directive that no space has.

@@ -166,7 +166,7 @@ pub enum HookError {
         if first.source == second.source { "one file" } else { "the hook files of one space" }
     )]
     DuplicateId { what: &'static str, id: String, first: Span, second: Span },
-    /// `path` is a fact that the model or a tool controls; `parameter` is the parameter that the fact would fill.
+    /// A hook fills `parameter` with the fact `path`, whose value the model or a tool controls.
     #[error("`${{{path}}}` would let the model write the parameter `{parameter}` of a command")]
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },
     #[error("the item of hook `{id}` is a placeholder, but the hook has no grants")]

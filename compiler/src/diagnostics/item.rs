@@ -73,7 +73,7 @@ pub enum ItemError {
     /// A function that returns nothing. `label` describes the value or the printed text that is lost.
     #[error("{function} returns nothing: the result of each call is `null`")]
     LostResult { function: &'static str, label: &'static str, span: Span },
-    /// A `$NAME` in the URL or a header of an HTTP tool.
+    /// A `$NAME` in the URL or a header of an HTTP tool. No shell replaces it with the value of the variable.
     #[error("no shell reads the request: `${name}` is sent as text")]
     RequestVariable { name: String, span: Span },
     /// A variable that an HTTP tool declares and does not send. Nothing else of the tool can read the variable.

@@ -13,9 +13,9 @@ pub enum ModelError {
     #[error("{}", describe_unknown(requested, provider.as_deref()))]
     Unknown {
         requested: String,
-        /// The provider, if the request names it.
+        /// The provider that the request names; `None` if the request names no provider.
         provider: Option<String>,
-        /// True if the provider plays a script, so no model can be added.
+        /// True if the provider replays a script, so that no model can be added to its file.
         is_scripted: bool,
         span: Option<Span>,
         suggestion: Option<String>,
@@ -49,7 +49,7 @@ pub enum ModelError {
     /// A directive requests a tier that only another provider than the default provider has.
     #[error("the default provider `{default}` has no tier `{tier}`: the model is `{model}` of `{provider}`")]
     OtherProvider { tier: String, default: String, provider: String, model: String, span: Span, default_span: Span },
-    /// The `fallback` resolves to `model`, which it should replace.
+    /// The `fallback` resolves to `model`, the same model that the fallback is meant to replace.
     #[error("the fallback `{fallback}` is the model itself: `{model}`")]
     SameFallback { fallback: String, model: String, span: Span },
     /// The `spend` limit does not pay for the first request to the fallback.

@@ -22,7 +22,8 @@ pub enum TemplateError {
     /// The `argument-hint` names more arguments than the placeholders use.
     #[error("the hint names {hinted} arguments, but this template uses {used} of them")]
     UnusedArgument { hinted: usize, used: usize, span: Span },
-    /// A template that uses a later argument and not this one, so that the text of the user is lost.
+    /// A template that uses the argument `later` but not the argument `number`, so that the user's text for `number` is
+    /// lost.
     #[error("this template uses argument {later}, but not argument {number}")]
     SkippedArgument { number: usize, later: usize, span: Span },
     #[error("this template uses argument {number}, but the number of arguments in its hint is {hinted}")]

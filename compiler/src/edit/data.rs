@@ -31,7 +31,7 @@ pub fn format_data(text: &str) -> Result<Formatted, FormatRefusal> {
 /// Formats a knowledge file. Its body stays unchanged.
 ///
 /// # Errors
-/// As for [`format_data`].
+/// The errors are those of [`format_data`].
 pub fn format_knowledge(text: &str, format: KnowledgeFormat) -> Result<Formatted, FormatRefusal> {
     let parsed = knowledge::parse(STANDALONE, text, format);
     if parsed.tree.signature.is_some() {

@@ -38,8 +38,8 @@ fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
 }
 
 /// Merges two lists of entries with ids. An entry of `over` with a new id follows the entries of `merged`. Only a rule
-/// (an entry with `match`) comes before them: the first rule that matches applies, and a rule of a project must not stand
-/// behind a general rule of the standard library.
+/// (an entry with `match`) comes before them: the first rule that matches applies, and a rule of a project must not
+/// follow a general rule of the standard library.
 fn merge_lists(over: Vec<Node>, mut merged: Vec<Node>) -> Vec<Node> {
     let places: HashMap<String, usize> =
         merged.iter().enumerate().filter_map(|(i, m)| Some((id(m)?.to_owned(), i))).collect();

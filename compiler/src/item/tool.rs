@@ -186,7 +186,8 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     Some(ItemError::ShellSyntax { word, program: program.to_owned(), span: argument.span })
 }
 
-/// Commands of a shell that change only the shell itself. A program of this name, where one exists, has no effect.
+/// Commands of a shell that change only the shell itself. If a program with such a name exists, running it has no
+/// effect.
 const SHELL_BUILTINS: [&str; 12] =
     [".", "alias", "cd", "declare", "eval", "export", "popd", "pushd", "set", "shopt", "source", "unset"];
 

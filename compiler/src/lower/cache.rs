@@ -193,8 +193,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         self.found.borrow().clone()
     }
 
-    /// Returns the graph for these needs, and the invariants that the graph breaks. Memoized, because many directives
-    /// have equal needs.
+    /// Returns the graph of a directive with these needs, and the invariants that the graph violates. Memoized, because
+    /// many directives have equal needs.
     pub fn graph(&self, needs: GraphNeeds) -> (Graph, Vec<PlanError>) {
         let mut proofs = self.kept.proofs.borrow_mut();
         if let Some(proved) = proofs.get(&needs) {
@@ -338,7 +338,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         *entry.openings.borrow_mut().entry(form).or_insert_with(|| entry.palette.opening(model, &size_of))
     }
 
-    /// Returns the palette of a composed directive's capabilities, without the return tool.
+    /// Returns the palette for the capabilities of a composed directive, without the return tool.
     pub fn palette(&self, composed: &Composed, capabilities: &Capabilities) -> Rc<PaletteEntry> {
         let key = composed.permissions.as_ref().map(|p| p.value.span);
         if let Some(known) = key.and_then(|key| self.faulty.borrow().get(&key).cloned()) {

@@ -23,7 +23,7 @@ pub enum ServerDrift {
     #[error("the MCP server `{server}` requests `{variable}`, which holds a provider's key")]
     ProviderKey { server: String, variable: String },
     /// The timeout in the settings differs from the timeout in the tool file, both in seconds. This is the only
-    /// difference for which calls are not refused: they have the timeout of the tool file.
+    /// difference for which calls are not refused. The calls have the timeout of the tool file.
     #[error("the timeout of the MCP server `{server}` is {configured} s, but its tools were listed with {listed} s")]
     Timeout { server: String, configured: u64, listed: u64 },
 }

@@ -28,7 +28,7 @@ pub enum ServerValueFault {
     PlainVariable(String),
     /// The header is sent by `http:` to a public host.
     Unencrypted,
-    /// The value is a program such as `npx`, which writes below the home folder, in the sandbox.
+    /// The value is a program such as `npx`, which fails in the sandbox because it writes below the home folder.
     Launcher(String),
     /// The key of the value has no meaning: `timeout`, or a key of another program such as `cwd`.
     UnreadKey,

@@ -28,7 +28,7 @@ pub fn scripted_model(id: &str) -> Model {
     Model { id: id.to_owned(), context_window, max_output, tool_use, images: true, prices: None, tokenizer: None }
 }
 
-/// Reads `agent/models`; missing settings get no default here.
+/// Reads `agent/models`. Adds no defaults for missing settings.
 pub(crate) fn read_settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
     let mut reader = ProviderReader { file: "agent/models", diagnostics };
     let default_provider = reader.text(node, "default_provider");

@@ -105,7 +105,7 @@ pub(super) fn world_error(kind: ItemKind, error: WorldError) -> ItemError {
 }
 
 /// Returns the error for a file whose content does not match the hash in its signature; `None` if the hash matches or
-/// there is no signature. The world decides if the key is trusted.
+/// there is no signature. The `World` checks if the key is trusted.
 pub(super) fn broken_signature(source: SourceId, path: String, text: &str) -> Option<ItemError> {
     let line = rye_grammar::signature::parse(source, text)?;
     let content = text.as_bytes().get(line.node.content_start..).unwrap_or_default();

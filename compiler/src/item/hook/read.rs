@@ -95,7 +95,7 @@ fn check_keys(entries: &[Entry], found: &mut Diagnostics) {
     data::check_keys(found, &others, &KEYS, "a hook");
 }
 
-/// Reads the condition of a hook. Returns true beside the condition if the condition has a fault.
+/// Reads the condition of a hook. The second value of the result is true if the condition has a fault.
 fn read_condition(hook: &Node, found: &mut Diagnostics) -> (Option<condition::Expr>, bool) {
     let Some(written) = hook.get("condition") else { return (None, false) };
     let parsed = condition::from_data(written);

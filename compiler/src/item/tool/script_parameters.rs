@@ -48,7 +48,7 @@ pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError>
 const OBJECT_NAMES: [&str; 6] = ["params", "parameters", "args", "arguments", "input", "inputs"];
 
 /// Returns the warning about a function that returns nothing, although it prints or computes a result. `None` for a
-/// persistent tool, because a hook may need no answer.
+/// persistent tool, because the hooks that call it may need no result.
 pub fn lost_result(tree: &ToolTree) -> Option<ItemError> {
     let script = tree.script.as_ref().filter(|_| tree.metadata.get("persistent").is_none())?;
     let entry = script.entry.as_ref()?;
@@ -92,7 +92,7 @@ pub fn unused(tree: &ToolTree, text: &str) -> Vec<ItemError> {
     keys.map(|key| ItemError::UnusedParameter { name: key.node.clone(), user, span: key.span }).collect()
 }
 
-/// Returns the warning about a script that reads its values from a source that a call does not fill.
+/// Returns the warning about a script that reads its values from a source that calls leave empty.
 fn other_source(signature: &EntrySignature, is_python: bool, declared: &[&str]) -> Option<ItemError> {
     let (source, place) = signature.other_source.as_ref()?;
     let name = declared.first().copied().unwrap_or("NAME");

@@ -1,5 +1,5 @@
-//! The text of one layer: fills in known placeholders, leaves the others pending, and wraps the result in the layer's
-//! tag.
+//! The text of one layer: fills in placeholders with known values, leaves the other placeholders to the run, and wraps
+//! the result in the layer's tag.
 
 use rye_grammar::template::{Placeholder, Template, TemplatePart, scan_knowledge};
 

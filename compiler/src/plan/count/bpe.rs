@@ -40,8 +40,8 @@ fn split_long_runs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Counts one token for four characters. This function replaces the exact tokenizers in builds without the feature
-/// `tokenizers`; such a build counts no plan with an exact tokenizer.
+/// Counts one token for four characters. This function takes the place of the exact tokenizers in builds without the
+/// feature `tokenizers`. The plans of such a build name no exact tokenizer.
 #[cfg(not(feature = "tokenizers"))]
 pub fn count(_: Tokenizer, text: &str) -> u64 {
     Tokenizer::Characters.count(text)

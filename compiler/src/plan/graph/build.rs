@@ -1,6 +1,6 @@
 //! Builds the graph of a directive: only the nodes it needs, with exactly one edge for every outcome.
 //!
-//! This module proves nothing; `plan::verify` checks the result independently.
+//! This module does not check the graph. `plan::verify` checks it independently.
 
 use std::collections::{BTreeMap, BTreeSet};
 
