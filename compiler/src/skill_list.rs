@@ -124,7 +124,7 @@ impl SkillList {
         if fetches_skills { self.text.replacen(INTRODUCTION, FETCH_INTRODUCTION, 1) } else { self.text.clone() }
     }
 
-    /// Reports each dropped skill.
+    /// Reports each skill that is not listed because the list would exceed its token budget.
     pub(crate) fn report_dropped(&self, found: &mut Diagnostics) {
         let listed = self.listed.iter().map(|skill| skill.tokens).sum();
         found.extend(self.dropped.iter().map(|skill| SkillError::Dropped {

@@ -92,7 +92,7 @@ pub enum ToolKind {
     Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, sandbox: ServerSandbox },
 }
 
-/// The sandboxing of an MCP server.
+/// The kind of sandbox in which an MCP server runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerSandbox {
@@ -150,7 +150,7 @@ pub struct ConfigSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfigMode {
-    /// The files of all spaces, merged; higher spaces win.
+    /// The merged files of all spaces. A value of a higher space takes precedence.
     DeepMerge,
     /// Only the file of the highest space that has the file; the files of lower spaces are ignored.
     FirstMatch,

@@ -68,7 +68,7 @@ struct CompiledStarts<T> {
     starts: Starts,
 }
 
-/// The starts that some plans allow.
+/// The directives that the threads of some plans may start.
 #[derive(Debug, Clone, Default)]
 struct Starts {
     /// The grant patterns of the plans and of their live hooks.

@@ -220,7 +220,8 @@ impl Plan {
         low
     }
 
-    /// Returns true if another turn can follow a reply.
+    /// Returns true if another turn can follow a reply: the palette is not empty, or a hook at `agent_end` can let the
+    /// thread continue.
     pub(in crate::report) fn can_continue(&self) -> bool {
         !self.palette.is_empty() || self.hooks.iter().any(|h| h.is_live() && h.event == HookPoint::AgentEnd)
     }

@@ -43,7 +43,7 @@ pub enum CostBound {
 }
 
 impl CostBound {
-    /// Returns the name used in reports.
+    /// Returns the name of the bound in reports: `spend`, `prices` or `raise`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Spend => "spend",
@@ -96,7 +96,7 @@ pub enum ThreadBoundOrigin {
 }
 
 impl ThreadBoundOrigin {
-    /// Returns the name used in reports.
+    /// Returns the name of the bound in reports: `grants`, `depth`, `spawns` or `raise`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Grants => "grants",

@@ -68,7 +68,7 @@ pub struct SummaryCost {
     pub unbounded: Vec<String>,
 }
 
-/// Model calls of a run.
+/// Model calls of a run: the limit, bounds for every run, and the number in a typical run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryTurns {
     /// The value of the limit `turns`.

@@ -427,7 +427,7 @@ impl ActionName {
         A::FollowUp,
     ];
 
-    /// Returns the name as written: `set_extends`.
+    /// Returns the name of the action in hook files, such as `set_extends`.
     pub fn as_str(self) -> &'static str {
         match self {
             A::SetExtends => "set_extends",

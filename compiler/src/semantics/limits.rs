@@ -72,7 +72,7 @@ pub struct Limits {
     pub spawns: u64,
     pub depth: u64,
     pub duration_seconds: u64,
-    /// Maximum output tokens that one request asks the model for.
+    /// Maximum output tokens of one request.
     pub output: u64,
 }
 

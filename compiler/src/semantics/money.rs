@@ -62,7 +62,7 @@ impl Nanos {
         Self(i64::try_from(nanos).unwrap_or(i64::MAX))
     }
 
-    /// Returns the count of nano-dollars, 0 for an overspent amount.
+    /// Returns the number of nano-dollars; 0 for a negative amount, such as that of an overspent account.
     pub fn to_u64(self) -> u64 {
         u64::try_from(self.0).unwrap_or(0)
     }

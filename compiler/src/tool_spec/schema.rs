@@ -90,7 +90,7 @@ fn read_schema(r: &mut ToolSpecReader, node: &Node) -> Value {
     schema
 }
 
-/// Checks the schema of all parameters.
+/// Checks the schema that covers all parameters of a tool.
 fn check_parameters(r: &mut ToolSpecReader, parameters: &Node, author: SchemaAuthor) {
     let mut checker = SchemaChecker { r, root: parameters, author };
     if author == SchemaAuthor::Project {

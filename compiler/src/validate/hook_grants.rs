@@ -1,4 +1,4 @@
-//! Grants of hooks and commands that their actions do not use.
+//! Reports grants of hooks and commands that their actions do not use.
 
 use serde_json::Value;
 

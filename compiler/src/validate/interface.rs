@@ -409,7 +409,7 @@ pub struct LiteralArgument {
 pub struct InputDefault {
     pub input: String,
     pub value: Value,
-    /// The declaration of the input.
+    /// The span of the declaration of the input.
     pub span: Span,
 }
 

@@ -89,14 +89,14 @@ pub struct PlanReport {
     /// The inputs, with the values of this plan.
     #[serde(default)]
     pub inputs: Vec<FieldReport>,
-    /// The outputs.
+    /// The outputs that the directive declares.
     #[serde(default)]
     pub outputs: Vec<FieldReport>,
     pub model: ModelReport,
     pub graph: GraphReport,
     pub tokens: TokensReport,
     pub cost: ForecastReport,
-    /// Items that are referenced and not in the plan.
+    /// Items that files declare and the plan omits, each with the reason.
     pub absent: Vec<AbsentReport>,
     /// Every file that was read, and every lookup that found nothing.
     pub manifest: Vec<ReadReport>,
@@ -136,7 +136,7 @@ pub struct LayerReport {
     /// The source of the layer as text: `hook ID`, `body`, `palette`, or a directive of the extends chain.
     pub via: String,
     pub source: Option<SourceReport>,
-    /// The derivation, step by step.
+    /// The reasons why the prompt contains the layer, step by step.
     pub reasons: Vec<ReasonReport>,
     /// The hook whose condition decides at run time whether the layer is sent; null if the layer is sent in every run.
     pub depends_on: Option<String>,
@@ -196,7 +196,7 @@ pub struct ToolReport {
     pub cost_per_turn: Option<PerTurnReport>,
     pub via: String,
     pub source: Option<SourceReport>,
-    /// The derivation, step by step.
+    /// The reasons why the palette contains the tool, step by step.
     pub reasons: Vec<ReasonReport>,
     pub description: String,
     /// JSON Schema of the parameters.

@@ -23,7 +23,7 @@ pub(crate) struct TurnLayers {
     pub system: Vec<Layer>,
     /// The layers of all messages, in the order of sending.
     pub messages: Vec<Layer>,
-    /// Number of messages.
+    /// Number of messages of the first request.
     pub count: usize,
 }
 

@@ -167,7 +167,7 @@ const GROUP: &[SettingField] = &[
     required_key("patterns", SettingShape::List(&SettingShape::Pattern), "the capabilities in it"),
 ];
 
-/// The ceilings of `limits.max`.
+/// The keys of `limits.max`: the highest value that a file can set for each limit.
 const CEILINGS: &[SettingField] = &[
     key("turns", SettingShape::Integer { least: 1 }, "the highest number of turns that a file can set"),
     key("tokens", SettingShape::Integer { least: 1 }, "the highest number of tokens that a file can set"),
