@@ -164,8 +164,7 @@ fn requirement_of_hook(
     }
 }
 
-/// Returns the ids of the tools of a plan that calls can reach: the tools in the palette, and the tools that do not fit
-/// into the palette.
+/// Returns the ids of the tools in the palette of a plan, and of the tools that the palette leaves out.
 fn reached_tools(plan: &Plan) -> impl Iterator<Item = &ItemId> {
     let offered = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     offered.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id))

@@ -200,8 +200,8 @@ fn granted_directives<'i>(patterns: &BTreeSet<String>, of: impl Iterator<Item = 
     of.filter(is_granted).cloned().collect()
 }
 
-/// Returns the directives that threads of the plans may start: the grant patterns that allow a start, and the
-/// directives in `listed` that a hook or a continuation starts without a grant.
+/// Returns the directives that threads of the plans may start: the grant patterns of the plans, and the directives in
+/// `listed` that a hook or a continuation starts without a grant.
 fn find_starts<'p>(plans: impl IntoIterator<Item = &'p Plan>, listed: &BTreeSet<ItemId>) -> Starts {
     let mut starts = Starts::default();
     for plan in plans {

@@ -129,7 +129,7 @@ impl Plan {
     }
 
     /// Returns the worst case of the first turn of a run. If a limit does not allow the first request, the result has
-    /// no turns, and its cost is zero.
+    /// no turns, and a cost of zero if the model has prices.
     fn bound_first_turn(&self, first: &RequestTokens) -> RunEstimate {
         let budget = Nanos::from_u64(self.limits.spend);
         let stopped = self.stopped(&RunEstimate::NONE, first.input_bound, first.input_bound, budget);

@@ -76,7 +76,7 @@ pub struct MatrixContext {
     pub call: CallReport,
     pub plan_id: String,
     pub chain: Vec<String>,
-    /// Ids of the prompt layers and names of the tools, in the order they are sent.
+    /// Ids of the prompt layers and names of the tools, in the order in which they are sent.
     pub parts: Vec<String>,
     /// Tokens of the first request.
     pub tokens: u64,

@@ -277,7 +277,7 @@ impl PlanAccess {
     }
 }
 
-/// Joins as many names as fit into `max_chars`, at least one, and counts the rest.
+/// Joins as many names as fit into `max_chars`, at least one, and adds the number of the names that do not fit.
 fn shorten(names: &[String], max_chars: usize) -> String {
     let joined = |count: usize| {
         let shown = names.iter().take(count).cloned().collect::<Vec<_>>().join(", ");

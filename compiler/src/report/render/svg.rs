@@ -42,7 +42,7 @@ pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
 
 const ARROW: &str = "<defs><marker id=\"rye-arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" class=\"head\"/></marker></defs>";
 
-/// The style sheet has no CSS variables, because many programs that show SVG do not support them.
+/// The style sheet of a drawing. Colors have no CSS variables, because many programs that show SVG do not support them.
 const STYLE: &str = "svg{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
 .edge{fill:none;stroke:#8a92a6;stroke-width:1.3}.dashed{stroke-dasharray:5 4}.head{fill:#8a92a6}\
 .node{stroke:#8a92a6;stroke-width:1}text{fill:#1f2430;text-anchor:middle;dominant-baseline:central}\
