@@ -15,7 +15,7 @@ use crate::tool_spec::ToolKind;
 use crate::trust::requirement_of_tool;
 use crate::world::{Space, World};
 
-/// The policy for calls that need an approval when there is no terminal; later variants are stricter.
+/// The policy for calls that need an approval when there is no terminal. Later variants are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadlessPolicy {
@@ -89,10 +89,10 @@ pub fn timeout_seconds(world: &dyn World) -> u64 {
     written.and_then(|value| value.as_u64()).filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
 }
 
-/// Returns true if a call needs no approval without a terminal. This holds for a call that starts a directive (each
-/// call of the directive is checked itself), reads knowledge, runs a tool of the user space, or runs a tool of the
-/// project that the user has trusted. It does not hold for tools of the standard library, such as a shell or the web,
-/// and for tools of the project whose trust does not cover the arguments of their calls.
+/// Returns true if a call needs no approval without a terminal. Such a call starts a directive (the calls of the
+/// directive are checked separately), reads knowledge, runs a tool of the user space, or runs a tool of the project
+/// that the user has trusted. The result is false for tools of the standard library, such as a shell or the web, and
+/// for tools of the project whose trust does not cover the arguments of their calls.
 pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
     if item.starts_with("directive.") || item.starts_with("knowledge.") {

@@ -46,7 +46,7 @@ pub struct AssertReport {
     /// `reaches(…)`) returns the opposite. Empty if only some directives or threads were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
-    /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
+    /// Spawns that a source line declares; each combination of `from`, `to` and `by` occurs once.
     pub spawns: Vec<Spawn>,
     /// Cycles of directives that can start each other without end. Only limits such as `depth` end such a cycle. Each
     /// cycle begins with its smallest id.
@@ -347,7 +347,7 @@ fn evaluate_function(
 }
 
 /// Records in `witnessed`, under the index of each assertion, if one of `threads` is a witness for the assertion
-/// ([`is_witness`]). The first of `threads` runs a directive; the others are its possible descendants. Assertions that
+/// ([`is_witness`]). The first of `threads` runs a directive. The others are its possible descendants. Assertions that
 /// do not apply to the directive are skipped.
 fn record_witnesses(
     (assertions, flow): (&Assertions, &TextFlow),

@@ -45,7 +45,7 @@ pub struct Assertion {
     pub id: String,
     pub description: String,
     pub severity: Severity,
-    /// True for `never`, where the condition must not hold; otherwise the condition must hold.
+    /// True for `never`, if the condition must not hold. False for `always`, if the condition must hold.
     pub never: bool,
     pub condition: Condition,
     /// The functions that the condition calls, in order. Their results are the facts `assertion.c0`, `assertion.c1` and
@@ -53,7 +53,7 @@ pub struct Assertion {
     pub functions: Vec<AssertionFunction>,
     /// The condition that selects the directives to which the assertion applies; `None` selects all directives.
     pub only: Option<Condition>,
-    /// The span of `for`; the span of the condition if there is no `for`.
+    /// The span of `for`, or the span of the condition if there is no `for`.
     pub only_span: Span,
     /// The span of the condition.
     pub span: Span,

@@ -404,7 +404,7 @@ impl FileWords {
     }
 
     /// Adds the programs of the shells and interpreters of a command. `is_text` is true if the command is part of a
-    /// shell text; a pipe or a here-document can then be the standard input.
+    /// shell text. A pipe or a here-document can then be the standard input.
     fn add_started(&mut self, words: &[String], is_text: bool) {
         let launched = launched_words(words);
         for (at, word) in words.iter().enumerate().filter(|(at, _)| launched.get(*at) == Some(&true)) {

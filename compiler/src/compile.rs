@@ -54,7 +54,7 @@ pub struct Compilation {
     pub headless_policy: HeadlessPolicy,
     /// True if the settings require bubblewrap around programs.
     pub bubblewrap: bool,
-    /// Number of parsed files; only files that the directive reaches are parsed.
+    /// Number of parsed files. Only files that the directive refers to, directly or indirectly, are parsed.
     pub parsed_files: usize,
 }
 
@@ -140,7 +140,7 @@ fn compose_given(
     compose(shared.items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
 }
 
-/// Compiles a directive. The result has a value only if there is no error; warnings and advice do not prevent a value.
+/// Compiles a directive. The result has a value only if there is no error. Warnings and advice do not prevent a value.
 pub fn compile(world: &dyn World, request: &CompileRequest) -> Checked<Compilation> {
     compile_with_sources(world, request, &mut Sources::default())
 }
@@ -176,7 +176,7 @@ pub fn compile_with_default_inputs(
     (request, compiled)
 }
 
-/// Compiles a request. `recording` wraps `world` and records its reads; `items` is the item cache over `recording`.
+/// Compiles a request. `recording` wraps `world` and records its reads. `items` is the item cache over `recording`.
 fn compile_items(
     world: &dyn World,
     recording: &RecordingWorld<&dyn World>,

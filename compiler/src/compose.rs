@@ -26,7 +26,7 @@ use crate::world::ItemKind;
 
 /// A directive with its resolved chain, context, limits, interface and hooks.
 ///
-/// INVARIANT: `chain` is root first, without repeats, and not empty; its last link is the directive itself.
+/// INVARIANT: `chain` is root first, without repeats, and not empty. Its last link is the directive itself.
 #[derive(Debug, Clone)]
 pub struct Composed {
     pub id: ItemId,
@@ -52,7 +52,8 @@ pub struct Composed {
     pub outputs: IndexMap<String, WithOrigin<FieldDecl>>,
     pub continuation: Option<WithOrigin<ItemId>>,
     pub nudge: WithOrigin<NudgePolicy>,
-    /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
+    /// Every hook that could apply, in evaluation order within its event. Removed hooks stay in the list, with the
+    /// reason.
     pub hooks: Vec<ComposedHook>,
     /// States whether `hooks` contains all hooks of the hook files, or only the hooks that can fire for the directive.
     pub scope: HookScope,

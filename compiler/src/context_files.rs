@@ -18,10 +18,10 @@ const DEFAULT_MAX_TOKENS: u64 = 8000;
 /// The tag that encloses a context file.
 const TAG: &str = "project_instructions";
 
-/// The start of the id of a context file's layer; the path of the file follows (`context/AGENTS.md`).
+/// The start of the id of a context file's layer. The path of the file follows (`context/AGENTS.md`).
 pub(crate) const CONTEXT_PREFIX: &str = "context/";
 
-/// The start of the id of the layer that `--append-system` adds; the name of the file follows (`append/house.md`).
+/// The start of the id of the layer that `--append-system` adds. The name of the file follows (`append/house.md`).
 pub(crate) const APPENDED_PREFIX: &str = "append/";
 
 /// The settings file of chats.

@@ -1,4 +1,4 @@
-//! All diagnostics of a compilation: a closed enum over one enum per topic. Variants hold data and spans; only this
+//! All diagnostics of a compilation: a closed enum over one enum per topic. Variants hold data and spans. Only this
 //! module produces their text, and callers choose how to print it.
 
 mod capability;
@@ -347,7 +347,7 @@ impl<D: Into<Diagnostic>> Extend<D> for Diagnostics {
     }
 }
 
-/// A result with its diagnostics; `value` is `None` if the errors would make the value wrong.
+/// A result with its diagnostics. `value` is `None` if the value would be wrong because of the errors.
 #[derive(Debug, Clone)]
 pub struct Checked<T> {
     pub value: Option<T>,
@@ -374,7 +374,7 @@ fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<
 }
 
 /// Returns the help for a wrong value: suggests the expected word that is closest to the word that was found, or quotes
-/// `expected` if no word is close. `found` and `expected` are phrases of an error message; the words are the parts in
+/// `expected` if no word is close. `found` and `expected` are phrases of an error message. The words are the parts in
 /// backticks.
 fn value_help(found: &str, expected: &str) -> Option<String> {
     let mut quoted = expected.split('`').skip(1).step_by(2);
@@ -382,7 +382,7 @@ fn value_help(found: &str, expected: &str) -> Option<String> {
     did_you_mean(near.as_ref(), || Some(format!("write {expected}")))
 }
 
-/// Joins at most `MAX_LISTED_WORDS` words, each in backticks, with commas; appends the number of the other words.
+/// Joins at most `MAX_LISTED_WORDS` words, each in backticks, with commas. Appends the number of the other words.
 pub(crate) fn quote_list(words: &[impl AsRef<str>]) -> String {
     quote_list_up_to(words, MAX_LISTED_WORDS)
 }

@@ -39,7 +39,7 @@ pub enum NodeShape {
     Component,
 }
 
-/// The kind of item or step that a node represents; it selects the color of the node.
+/// The kind of item or step that a node represents. The kind determines the color of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeGroup {
     Step,
@@ -76,7 +76,7 @@ impl NodeGroup {
 }
 
 impl Drawing {
-    /// Draws the execution graph of a plan; several outcomes between two nodes become one edge.
+    /// Draws the execution graph of a plan. Several outcomes between two nodes become one edge.
     pub fn of_plan(graph: &Graph) -> Self {
         let nodes = graph.0.keys().map(|node| {
             let (shape, group) = node_style(*node);

@@ -71,7 +71,7 @@ pub enum OnFailure {
 pub const MESSAGE_KINDS: [&str; 7] =
     ["user", "assistant", "tool_result", "custom", "bash", "compaction_summary", "branch_summary"];
 
-/// The end statuses that `terminate` may set; `success` is an alias of `completed`.
+/// The end statuses that `terminate` may set. `success` is an alias of `completed`.
 pub const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
 
 /// The scopes of `terminate` in a chat: only the current prompt ends, or the whole session. A run has no scopes.
@@ -80,8 +80,8 @@ pub const TERMINATE_SCOPES: [&str; 2] = ["prompt", SESSION_SCOPE];
 /// The scope of a `terminate` that ends the session of a chat.
 pub const SESSION_SCOPE: &str = "session";
 
-/// The effect of a hook. Strings may be `${…}` templates, filled when the hook fires; the compiler has checked their
-/// syntax.
+/// The effect of a hook. Strings may be `${…}` templates, which are filled when the hook fires. The compiler has
+/// checked the syntax of the templates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum HookAction {
@@ -152,7 +152,7 @@ pub enum HookAction {
     Terminate {
         status: Option<String>,
         error: Option<String>,
-        /// Scope of the end, one of [`TERMINATE_SCOPES`]; `None` stands for `prompt`.
+        /// Scope of the end, one of [`TERMINATE_SCOPES`]; `None` means `prompt`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scope: Option<String>,
     },

@@ -110,7 +110,7 @@ pub fn schema_of_path(path: &str) -> Option<InputSchema> {
 struct Definitions(Map<String, Value>);
 
 impl Definitions {
-    /// Returns a reference (`$ref`) to the shared part with this name; the first call for a name adds the part to the
+    /// Returns a reference (`$ref`) to the shared part with this name. The first call for a name adds the part to the
     /// definitions.
     fn define(&mut self, name: &str, part: impl FnOnce(&mut Self) -> Value) -> Value {
         if !self.0.contains_key(name) {

@@ -130,8 +130,8 @@ impl ItemGraphBuilder<'_, '_> {
         next
     }
 
-    /// Adds the relations that the file of one directive declares. Returns the directives that its grants name: the
-    /// directives that it can start.
+    /// Adds the relations that the file of one directive declares. Returns the directives that its grants name, which
+    /// it can therefore start.
     fn add_declared(&mut self, link: &Directive) -> Vec<ItemId> {
         let mut next = Vec::new();
         let own = self.item_node(ItemKind::Directive, link.id().as_str());

@@ -250,7 +250,7 @@ fn add_return_tool(
 }
 
 /// Returns the offered tools whose size is checked: all except the return tool. [`lower`] must count the same tools as
-/// [`try_lower`], which does not know the outputs and so cannot count the return tool.
+/// [`try_lower`], which has no outputs and so cannot count the return tool.
 fn offered_tools(plan: &Plan) -> Palette {
     let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
     Palette { tools: offered.collect(), ..Palette::default() }

@@ -33,7 +33,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 /// A configured server, with templates not filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct McpServer {
-    /// Name of the server; a valid segment of an id.
+    /// Name of the server, which is a valid segment of an id.
     pub name: String,
     pub transport: McpTransport,
     #[serde(rename = "timeout_seconds", serialize_with = "seconds")]
@@ -50,8 +50,8 @@ pub struct McpServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpTransport {
-    /// A program that speaks the protocol on its standard streams. The program runs in a sandbox; if `sandbox` is
-    /// `None`, the program runs without a sandbox.
+    /// A program that speaks the protocol on its standard streams. The program runs in a sandbox, unless `sandbox` is
+    /// `None`.
     Stdio {
         command: Vec<String>,
         environment: BTreeMap<String, String>,

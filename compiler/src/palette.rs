@@ -160,7 +160,7 @@ impl Palette {
         offers
     }
 
-    /// Adds `rye_directive_return` at the end if outputs are declared; returns true if the tool was added.
+    /// Adds `rye_directive_return` at the end if outputs are declared. Returns true if the tool was added.
     pub(crate) fn add_return(&mut self, outputs: &IndexMap<String, InterfaceField>) -> bool {
         if !outputs.is_empty() {
             self.tools.push(primary_tool(primary::directive_return(outputs), PalettePrimary::Return));

@@ -63,7 +63,8 @@ pub struct DirectiveTree {
     pub signature: Option<Spanned<SignatureLine>>,
     /// The text of the first `# heading` before the XML fence; `None` if there is no such heading.
     pub title: Option<Spanned<String>>,
-    /// The prose between the title and the fence, trimmed; the description if `<description>` is missing.
+    /// The prose between the title and the fence, trimmed. The prose is the description of the directive if
+    /// `<description>` is missing.
     pub prose: Option<Spanned<String>>,
     /// The root element of the XML fence; `None` if there is no fence or the fence cannot be parsed.
     pub root: Option<Element>,

@@ -22,7 +22,7 @@ pub struct InvalidId {
 }
 
 impl ItemId {
-    /// Parses an id; the error has the offset of the first invalid part.
+    /// Parses an id. The error has the offset of the first invalid part.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
         if text.is_empty() {
             return Err(InvalidId { reason: "an item id cannot be empty".into(), offset: 0 });

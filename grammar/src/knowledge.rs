@@ -31,7 +31,7 @@ pub enum KnowledgeFormat {
 
 /// Parses a knowledge file (`language.md` 2).
 ///
-/// In Markdown, the metadata fence is the file's first fence and precedes any prose, except headings and comments; a
+/// In Markdown, the metadata fence is the file's first fence and precedes any prose, except headings and comments. A
 /// later ```` ```yaml ```` fence is an example. Of a YAML file, the whole text below the signature is injected.
 pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<KnowledgeTree> {
     let signature = signature::parse(source, text);

@@ -77,7 +77,7 @@ pub fn decode(bytes: &[u8]) -> Result<&str, InvalidUtf8> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// All texts read so far; a [`SourceId`] is an index into them.
+/// All texts read so far. A [`SourceId`] is the index of a text.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     /// The texts, indexed by [`SourceId`]. The list is shared, so that cloning `Sources` is cheap.

@@ -26,8 +26,8 @@ pub struct ToolTree {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptDeclarations {
     pub language: ToolLanguage,
-    /// Names that another file can call: top-level names in Python, exported names in JavaScript; none in a shell
-    /// script.
+    /// Names that another file can call: top-level names in Python, exported names in JavaScript. A shell script has
+    /// none.
     pub names: Vec<String>,
     /// The function that a call runs, if the reader knows its parameters.
     pub entry: Option<EntrySignature>,
@@ -78,7 +78,7 @@ impl ToolLanguage {
 }
 
 /// Parses the metadata of a tool file (`language.md` 2). `scripts` reads the constants of Python and JavaScript from
-/// their syntax trees; nothing is guessed from the text.
+/// their syntax trees; the text of these scripts is not searched.
 pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn ScriptReader) -> Parsed<ToolTree> {
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());

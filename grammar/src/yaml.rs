@@ -31,7 +31,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
     parse_at(source, text, 0)
 }
 
-/// Parses a YAML document at offset `base` of its source; spans are offsets into the source.
+/// Parses a YAML document at offset `base` of its source. Spans are offsets into the source.
 pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
     let spans = SpanConverter { source, text, base };
     match flat::parse_flat_mapping(&spans).or_else(|| events::read_document(&spans)) {

@@ -1,5 +1,5 @@
-//! Summaries of directives for assertions: the grants, hooks, limits and knowledge of a directive on each route, and the
-//! directives that it names.
+//! Summaries of directives for assertions: the grants, hooks, limits and knowledge of a directive on each route, and
+//! the directives that the directive names.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -137,7 +137,7 @@ fn is_readable(items: &Items<'_>, plan: &Plan, name: &str) -> bool {
     by_fetch || SkillAccess::of(&plan.capabilities.grants, &plan.palette, false).allows(&skill)
 }
 
-/// Returns the reason why a command of a session cannot run; `None` if it can.
+/// Returns the reason why a command of a session cannot run; `None` if the command can run.
 fn command_fault(items: &Items<'_>, plan: &Plan, hook: &PlannedHook) -> Option<String> {
     let (kind, id) = hook.action.item()?;
     let name = &hook.id;

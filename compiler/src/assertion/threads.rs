@@ -33,7 +33,7 @@ pub const MAX_STARTS: usize = 2_000_000;
 const MAX_LISTED_STARTS: usize = 100_000;
 /// Maximum number of spawns from the first thread down to a thread that is examined.
 const MAX_SPAWN_DEPTH: usize = 5;
-/// Maximum number of combinations that [`PossibleThread::find_reached`] tries; a combination has one grant of each
+/// Maximum number of combinations that [`PossibleThread::find_reached`] tries. A combination has one grant of each
 /// permission set.
 const MAX_CHOICES: usize = 2_000;
 
@@ -545,16 +545,16 @@ impl PossibleThread {
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
     }
 
-    /// Returns a capability that matches the pattern and that the thread may use, else one that its own hooks use;
-    /// `None` if there is none.
+    /// Returns a capability that matches the pattern and that the thread may use. If there is no such capability,
+    /// returns a matching capability that the thread's own hooks use; `None` if there is none either.
     pub fn uses(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let glob = Glob::new(pattern);
         let of_hook = || self.hook_calls.iter().find(|call| glob.matches(call)).cloned();
         self.reaches(pattern, memo).or_else(of_hook)
     }
 
-    /// Returns a capability that matches the pattern and whose result the thread reads: one that the thread uses, else
-    /// one for knowledge of its `<context>`; `None` if there is none.
+    /// Returns a capability that matches the pattern and whose result the thread reads. The result is a capability that
+    /// the thread uses, or else a capability for knowledge that `<context>` names; `None` if there is neither.
     pub fn reads_from(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let glob = Glob::new(pattern);
         let of_context = || self.context.iter().find(|capability| glob.matches(capability)).cloned();

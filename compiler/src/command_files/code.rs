@@ -157,8 +157,8 @@ fn text_starts_programs(text: &str) -> bool {
     false
 }
 
-/// Returns true if the next word of a text is a path with a folder. In other languages, a dot in front of other words
-/// is data: `. | length` of `jq`.
+/// Returns true if the next word of a text is a path with a folder. Callers use this to distinguish the shell command
+/// `.` from a dot in another language, such as `. | length` of `jq`.
 fn names_path(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     word.split_once('/').is_some_and(|(_, name)| name.starts_with(|c: char| !c.is_ascii_digit()))

@@ -76,7 +76,7 @@ pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<
         table.iter().find(|(name, _)| *name == interpreter).map_or("", |(_, letters)| letters)
     };
     let (value_letters, code_letters) = (letters_of(&VALUE_LETTERS), letters_of(&CODE_LETTERS));
-    // The first word behind an option that is no option itself.
+    // Finds the first word after an option that is not an option itself.
     let code_behind = |option: usize| {
         let is_code = |word: &&str| !word.starts_with(['-', '+']);
         let behind = arguments.iter().skip(option + 1).position(is_code);
@@ -176,7 +176,7 @@ pub fn code_argument(words: &[String]) -> Option<CodeArgument<'_>> {
     };
     let code = rest.get(option + 1)?;
     let behind = rest.get(option + 2..).unwrap_or_default();
-    // Node reads options behind the code too: `node -e 1 -e 2` executes `2`.
+    // Node reads options after the code too: `node -e 1 -e 2` executes `2`.
     let is_last = is_python || !behind.iter().any(|word| word.starts_with('-'));
     let is_node = matches!(interpreter, "node" | "nodejs");
     let is_closed = !code.contains([VALUE_START, EXPANSION]) && (is_python || !code.starts_with('-'));

@@ -438,7 +438,7 @@ impl<'c> LaunchReader<'c> {
     fn add_name(&mut self, path: &str, is_path: bool) {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let is_marked = |text: &str| text.contains([COMPUTED_PART, EXPANSION]);
-        // The literal folders behind the last open part of the path.
+        // The literal folders after the last part of the path that is not literal.
         let is_literal = |part: &&str| !is_marked(part) && !part.is_empty() && !part.starts_with('.');
         let mut literal: Vec<&str> = folder.rsplit('/').take_while(is_literal).collect();
         literal.reverse();

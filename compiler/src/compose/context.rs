@@ -98,9 +98,9 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
 }
 
 /// Removes each protocol item of the standard library, which holds the instructions for one primary, if no grant allows
-/// the primary. A directive can extend a base of the standard library and declare permissions of its own; it then gets
-/// only the instructions that it can follow. An item is kept if a directive outside of the standard library also
-/// declares it.
+/// the primary. A directive can extend a base of the standard library and declare permissions of its own. Such a
+/// directive then gets only the instructions that it can follow. An item is kept if a directive outside of the standard
+/// library also declares it.
 pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     let Some(permissions) = &composed.permissions else { return };
     let lists = [&composed.system, &composed.before, &composed.after];

@@ -91,8 +91,8 @@ pub enum CapabilityError {
         server: Option<String>,
         span: Span,
     },
-    /// A grant without use, because every call that it allows is refused. `add` is the element to write,
-    /// if an attribute or a further grant would help; `tokens` is the size of the tool's definition.
+    /// A grant without use, because every call that it allows is refused. `add` is the element to write, if an
+    /// attribute or a further grant would help. `tokens` is the size of the tool's definition.
     #[error("every call of `{item}` that `{pattern}` allows is refused: {why}")]
     DeadGrant { pattern: String, item: String, why: String, add: Option<String>, tokens: u64, span: Span },
     /// A hook blocks every call that the grant allows.
@@ -101,7 +101,7 @@ pub enum CapabilityError {
     /// A grant of a hook that the hook's action never uses.
     #[error("the {what} `{hook}` never uses its grant `{pattern}`: {why}")]
     UnusedHookGrant { what: &'static str, hook: String, pattern: String, why: String, span: Span },
-    /// A literal argument of a call is outside of the folders and hosts that the grants allow; `why` is the reason, as
+    /// A literal argument of a call is outside of the folders and hosts that the grants allow. `why` is the reason, as
     /// a clause.
     #[error("`{value}` is refused: {why}")]
     OutsideGrant { value: String, why: String, span: Span, granted: Option<Span> },

@@ -11,7 +11,7 @@ pub enum ConfigError {
     /// for the whole file. `file` is the id of the file, such as `agent/resilience`.
     #[error("{}`{file}` {}{found}", key_prefix(key), if found == "missing" { "is " } else { "cannot be " })]
     Invalid { file: String, key: String, found: String, expected: String, span: Option<Span> },
-    /// A value that the file does not allow; `why` describes the allowed values, as a sentence.
+    /// A value that the file does not allow. `why` describes the allowed values, as a sentence.
     #[error("`{key}` in `{file}` cannot be used")]
     Refused { file: String, key: String, why: String, span: Option<Span> },
     /// A settings file of the project under a name that nothing reads.
@@ -20,10 +20,10 @@ pub enum ConfigError {
     /// A settings file of the project that only the user space may have.
     #[error("`{path}` cannot be a file of a project")]
     OfProject { path: String, span: Span },
-    /// An error in the files that configure MCP servers; `why` describes the error.
+    /// An error in the files that configure MCP servers. `why` describes the error.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String, span: Option<Span> },
-    /// The lock file cannot be read; `why` is the reason, as a clause with the name of the file.
+    /// The lock file cannot be read. `why` is the reason, as a clause with the name of the file.
     #[error("{why}")]
     LockFile { path: String, why: String },
     /// A script of model replies that the provider file `provider` names is not usable. `why` is the reason.
@@ -32,18 +32,18 @@ pub enum ConfigError {
     /// A branch of a script names a directive that no space has.
     #[error("the script `{path}` has a branch for `{directive}`, and no directive has this id")]
     ScriptBranch { path: String, directive: String, suggestion: Option<String> },
-    /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause; `tools` is
-    /// the number of tools, and `first` the id of one of them. Calls are refused if `is_refused` is true; otherwise
+    /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause. `tools` is
+    /// the number of tools, and `first` the id of one of them. Calls are refused if `is_refused` is true. Otherwise
     /// only the timeout is outdated.
     #[error("{}: {why}", refused_tools(*tools, first, *is_refused))]
     StaleServer { why: String, tools: usize, first: String, is_refused: bool, help: String, span: Span },
-    /// An assertion that can never fail; `why` is the reason, as a clause.
+    /// An assertion that can never fail. `why` is the reason, as a clause.
     #[error("the assertion `{id}` can never fail: {why}")]
     AssertsNothing { id: String, why: String, span: Span },
-    /// A value that is valid, but probably a mistake; `why` is the reason, as a clause.
+    /// A value that is valid, but probably a mistake. `why` is the reason, as a clause.
     #[error("`{key}` in `{file}` is probably a mistake: {why}")]
     Implausible { file: String, key: String, why: String, help: String, span: Span },
-    /// A rule of the error classification that never matches; `why` is the reason, as a clause.
+    /// A rule of the error classification that never matches. `why` is the reason, as a clause.
     #[error("the rule `{id}` never matches: {why}")]
     NeverMatches { id: String, why: String, span: Span },
     #[error("the assertion `{id}` names an unknown hook `{hook}`")]

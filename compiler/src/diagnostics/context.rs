@@ -16,13 +16,13 @@ pub enum ContextError {
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
     /// A context file that is not used, because its folder has a context file of a higher rank with another text (such
     /// as `CLAUDE.md` beside `AGENTS.md`). `used` is the path of the file with the higher rank; `is_empty` is true if
-    /// this file has no text.
+    /// the used file has no text.
     #[error(
         "the context file `{path}` is not used: `{used}` takes precedence and {}",
         if *is_empty { "is empty" } else { "has a different text" }
     )]
     IgnoredFile { path: String, used: String, is_empty: bool },
-    /// An item that is declared twice in one chain; the first declaration sets its position.
+    /// An item that is declared twice in one chain. The first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
     /// A suppression that removes nothing. `guard` is the place and the event of the hook in a hook file that has this
@@ -52,7 +52,7 @@ pub enum ContextError {
     #[error("`{directive}` sends the same {tokens} tokens twice")]
     RepeatedParagraph { tokens: u64, directive: String, first: Span, second: Span },
     /// A part of the prompt that changes and precedes stable tokens, so that the provider's cache cannot hold them.
-    /// `part` is the changing part; `when` and `per` state how often the part changes. `price` is the additional cost
+    /// `part` is the changing part. `when` and `per` state how often the part changes. `price` is the additional cost
     /// without the cache, in decimal dollars per 100 `per`, with the id of the model whose prices apply.
     #[error("{part} changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {

@@ -9,7 +9,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
     /// The condition reads a parameter of a call that the called tool does not have. `tool` is the tool that the
-    /// condition requires. `None` if the condition requires no tool; then no tool at all has the parameter.
+    /// condition requires. `None` if the condition requires no tool, and no tool at all has the parameter.
     #[error("the hook `{id}` reads the parameter `{name}`, which {}", if let Some(tool) = tool { format!("`{tool}` does not have") } else { "no tool has".to_owned() })]
     UnknownParameter {
         id: String,
@@ -79,7 +79,7 @@ pub enum HookError {
     /// A text without quotes, which is parsed as arithmetic with unknown facts: `call.item_id == rye/bash/bash`.
     #[error("the text `{text}` has no quotes")]
     UnquotedText { text: String, span: Span },
-    /// A condition or a placeholder reads a fact that the event does not have. `facts` are the facts of the event;
+    /// A condition or a placeholder reads a fact that the event does not have. `facts` are the facts of the event.
     /// `is_placeholder` is true if a placeholder `${…}` reads the fact.
     #[error("`{event}` has no fact `{path}`")]
     UnknownFact {
@@ -92,7 +92,7 @@ pub enum HookError {
         /// The events that have the fact.
         elsewhere: Vec<&'static str>,
     },
-    /// The action is unknown or not allowed at the event; `allowed` lists the event's actions.
+    /// The action is unknown or not allowed at the event. `allowed` lists the event's actions.
     #[error("a hook on `{event}` cannot `{action}`")]
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
@@ -110,7 +110,7 @@ pub enum HookError {
         }
     )]
     PastLimit { id: String, limit: &'static str, span: Span },
-    /// The hook fires only for directives of the standard library or the user space; `directive` is the first such
+    /// The hook fires only for directives of the standard library or the user space. `directive` is the first such
     /// directive.
     #[error("in this project, the hook `{id}` can fire only for `{directive}`: {because}")]
     OnlyLibrary { id: String, directive: String, because: String, span: Span },
@@ -128,7 +128,7 @@ pub enum HookError {
         None => format!("`{limit}` is already {current} or more"),
     })]
     RaisesNothing { id: String, limit: &'static str, current: String, ceiling: Option<(String, Span)>, span: Span },
-    /// A hook whose action has no effect; `why` is the reason, as a clause.
+    /// A hook whose action has no effect. `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
     /// A key of a hook whose value changes nothing. `why` is the reason, as a clause, and `help` the fix.

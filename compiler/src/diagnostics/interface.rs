@@ -15,7 +15,7 @@ pub enum InterfaceError {
     #[error("no directive has an input `{name}`")]
     UndeclaredInput { name: String, span: Span, suggestion: Option<String>, declared: Vec<String> },
     /// An input or output whose type differs from the type that the directive `base` of the chain declares. `what` is
-    /// `input` or `output`; `found` and `expected` are types.
+    /// `input` or `output`. `found` and `expected` are types.
     #[error("the {what} `{name}` is of the type `{found}`, but `{base}` declares `{expected}`")]
     Retyped {
         what: &'static str,
@@ -26,7 +26,7 @@ pub enum InterfaceError {
         span: Span,
         base_span: Span,
     },
-    /// Text of a body that looks like a placeholder; `input` is the declared input that was probably meant, or `None`
+    /// Text of a body that looks like a placeholder. `input` is the declared input that was probably meant, or `None`
     /// if the text names no declared input.
     #[error("`{text}` is plain text, not a placeholder")]
     Lookalike { text: String, input: Option<String>, span: Span },
@@ -103,7 +103,7 @@ pub enum InterfaceError {
     /// Unusable choices: `of` names the input or output, `why` is the rest of the message.
     #[error("{of} {why}")]
     Choices { of: String, why: String, help: String, span: Span },
-    /// A value inside an array or an object does not have its declared type; `problem` is the rest of the message.
+    /// A value inside an array or an object does not have its declared type. `problem` is the rest of the message.
     #[error("{what} {problem}")]
     Part { what: String, problem: String, span: Option<Span>, declared: Option<Span> },
 }

@@ -35,10 +35,10 @@ pub enum ItemError {
         suggestion: Option<String>,
         known: Vec<String>,
     },
-    /// The path of the file requires another `name` or `category`; `field` is `name` or `category`.
+    /// The path of the file requires another `name` or `category`. `field` is `name` or `category`.
     #[error("the {field} is `{written}`, but the path of the file {}", expected_name(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
-    /// Metadata of knowledge that contradicts the path of its file; `field` is `id` or `category`.
+    /// Metadata of knowledge that contradicts the path of its file. `field` is `id` or `category`.
     #[error("the {field} of this knowledge is `{written}`, but the path of the file {}", expected_name(expected))]
     KnowledgeMismatch { field: &'static str, written: String, expected: String, span: Span },
     #[error("`{text}` is not an item id: {reason}")]
@@ -76,7 +76,7 @@ pub enum ItemError {
     /// A `$NAME` in the URL or a header of an HTTP tool. No shell replaces it with the value of the variable.
     #[error("no shell reads the request: `${name}` is sent as text")]
     RequestVariable { name: String, span: Span },
-    /// A variable that an HTTP tool declares and does not send. Nothing else of the tool can read the variable.
+    /// A variable that an HTTP tool declares and does not send. No other part of the tool can read the variable.
     #[error("the variable `{name}` is never used")]
     UnusedVariable { name: String, span: Span },
     /// A parameter inside the code that a command passes to an interpreter.
@@ -102,7 +102,7 @@ pub enum ItemError {
     /// A file without a signature, although the settings require one.
     #[error("`{path}` is not signed, but `signing.require` is `all`")]
     Unsigned { path: String, span: Option<Span> },
-    /// The key of a signature is not trusted; `others` are further files with signatures of this key.
+    /// The key of a signature is not trusted. `others` are further files with signatures of this key.
     #[error("`{path}`{} signed with the key `{key_id}`, which is not trusted", count_others(others))]
     UntrustedKey { path: String, key_id: String, others: Vec<String> },
     /// A signature that is not on the first line of its file.
@@ -143,7 +143,7 @@ pub enum ItemError {
     /// `mark` is its first line. `because` is the label, which describes the consequence.
     #[error("the `{mark}` front matter of this {} is never read", kind.as_str())]
     FrontMatter { mark: String, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
-    /// An unknown id in the metadata of knowledge; `key` is `extends`, `references` or `used_by`.
+    /// An unknown id in the metadata of knowledge. `key` is `extends`, `references` or `used_by`.
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
     /// A constant of a script that nothing reads. Its name resembles `suggestion`, a constant of tool declarations, so
@@ -151,7 +151,7 @@ pub enum ItemError {
     /// no tool without it.
     #[error("the constant `{name}` is never read")]
     NearConstant { name: String, suggestion: String, is_needed: bool, span: Span },
-    /// The body tells the model to use an item that does not exist; `what` is its kind.
+    /// The body tells the model to use an item that does not exist. `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall {
         what: &'static str,

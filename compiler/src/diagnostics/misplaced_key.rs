@@ -13,7 +13,7 @@ use super::{CapabilityError, ConfigError, Diagnostic, InterfaceError, ItemError,
 const PRICES: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
 
 /// Returns the help for an unknown element, key, attribute or text, such as the place where the element belongs. `what`
-/// is `element`, `key`, `attribute` or `text`; `key` is the name; `of` is the element or file that contains the name.
+/// is `element`, `key`, `attribute` or `text`. `key` is the name. `of` is the element or file that contains the name.
 /// `None` if no help is known.
 pub(super) fn help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {

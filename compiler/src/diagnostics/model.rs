@@ -8,7 +8,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// A model or tier that no provider file lists. `requested` is the tier or the model id; `span` is `None` if the
+    /// A model or tier that no provider file lists. `requested` is the tier or the model id. `span` is `None` if the
     /// command line names it.
     #[error("{}", describe_unknown(requested, provider.as_deref()))]
     Unknown {

@@ -1,5 +1,5 @@
 //! `plan::*`: graphs that violate one of the four invariants of plans. No source text can cause these errors; they
-//! detect bugs of the compiler, and plans stored by another version or edited by hand.
+//! indicate a bug of the compiler, or a plan that another version stored or that was edited by hand.
 
 use thiserror::Error;
 

@@ -13,9 +13,9 @@ pub(crate) use view::sanitize;
 use view::{SourceView, shorten};
 pub use view::{breaks_line, is_unprintable};
 
-/// Maximum number of lines that a label covers; longer spans are shown by their first lines.
+/// Maximum number of lines that a label covers. Of a longer span, only the first lines are shown.
 const MAX_LABEL_LINES: usize = 8;
-/// Maximum length of a message or a label in bytes; longer ones end in `…`.
+/// Maximum length of a message or a label in bytes. A longer text is cut and ends in `…`.
 const MAX_TEXT_BYTES: usize = 1_000;
 /// Indentation of the continuation lines of a header.
 const HEADER_INDENT: &str = "  ";
@@ -98,7 +98,7 @@ impl Report {
 pub struct ReportHeader {
     /// The severity and the code, such as `error[rye::extends::cycle]`.
     pub marker: String,
-    /// The message, including the colon that separates it from `marker`; a wrapped message has several lines.
+    /// The message, including the colon that separates it from `marker`. A wrapped message has several lines.
     pub text: String,
 }
 

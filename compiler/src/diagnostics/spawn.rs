@@ -8,7 +8,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list, quote
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SpawnError {
     /// Directives that can start each other without end, so that only the default limit `depth` ends the recursion.
-    /// `circle` begins and ends with the same directive; each of `spans` names the next directive of the circle.
+    /// `circle` begins and ends with the same directive. Each of `spans` names the next directive of the circle.
     #[error("{}, and only the default limit `depth` ends the recursion", describe_cycle(circle))]
     Cycle { circle: Vec<String>, spans: Vec<Span> },
     /// A child that grants more than its spawn parent has. `capability` is a shortest capability that the child grants
@@ -60,7 +60,7 @@ pub enum SpawnError {
     /// `depth` is used up.
     #[error("`{above}` starts `{parent}`, which starts `{child}`: deeper than the limit `depth` of `{above}` allows")]
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
-    /// A directive whose named children together exceed its limit. `limit` is `spawns` or `spend`; `requested` is the
+    /// A directive whose named children together exceed its limit. `limit` is `spawns` or `spend`. `requested` is the
     /// total that all children request.
     #[error(
         "the children of `{parent}` ({children}) request {requested} in total, but the `{limit}` of `{parent}` is {most}"

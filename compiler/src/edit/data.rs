@@ -74,7 +74,7 @@ fn lay_out(text: &str, node: &Node) -> String {
     if yaml::parse(STANDALONE, &ended).tree.to_value() == node.to_value() { ended } else { now }
 }
 
-/// Ends a text with one newline; a blank text becomes empty.
+/// Makes a text end with exactly one newline. A blank text becomes empty.
 fn end_with_newline(text: &str) -> String {
     let end = text.trim_end_matches(['\n', '\r', ' ', '\t']);
     if end.is_empty() { String::new() } else { format!("{end}\n") }

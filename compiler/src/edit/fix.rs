@@ -24,7 +24,7 @@ pub struct Fix {
 }
 
 /// Returns the fix of a diagnostic; `None` if no fix is safe. A word is only replaced if the text at the span of the
-/// diagnostic is exactly this word; the fix of a syntax error is used as the parser suggests it.
+/// diagnostic is exactly this word; the fix of a syntax error is the parser's suggestion without a change.
 pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if let Diagnostic::Syntax(error) = diagnostic {
         let source = error.replacements.first()?.0.source;
@@ -181,8 +181,8 @@ fn follows_opening_bracket(source: &Source, span: Span) -> bool {
     source.text.get(..span.start as usize).is_some_and(|before| before.ends_with('<'))
 }
 
-/// Returns the edit that renames an end tag to `instead`, for a fix that renames the start tag at `span`; an empty list
-/// if the element closes itself. `None` if the element cannot be found, in which case the caller offers no fix.
+/// Returns the edit that renames an end tag to `instead`, for a fix that renames the start tag at `span`. The list is
+/// empty if the element closes itself. `None` if the element cannot be found, in which case the caller offers no fix.
 fn end_tag_edit(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
     let parsed = rye_grammar::directive::parse(span.source, &source.text);
     let element = find_element(parsed.tree.root.as_ref()?, span)?;

@@ -29,7 +29,7 @@ const SECTIONS: [&str; 4] = ["limits", "context", "permissions", "hooks"];
 /// The source id of a text that is parsed on its own.
 const STANDALONE: SourceId = SourceId(0);
 
-/// Formats a directive file; returns the text unchanged if there is nothing to change.
+/// Formats a directive file. Returns the text unchanged if it is already formatted.
 ///
 /// # Errors
 /// The file has syntax errors or is signed, or the new layout would change its meaning.

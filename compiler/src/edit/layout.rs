@@ -3,14 +3,14 @@
 
 use rye_grammar::xml::{Element, XmlNode};
 
-/// Maximum width of a line in characters; longer lines are broken where possible.
+/// Maximum width of a line in characters; longer lines are broken between attributes where possible.
 const MAX_LINE_CHARS: usize = 100;
 const INDENT: usize = 2;
 
 /// Elements whose content is part of the prompt, so that formatting copies it unchanged.
 const VERBATIM_ELEMENTS: [&str; 1] = ["process"];
 
-/// Writes an element of `text` to `out`. The first line continues the current line of `out`; later lines are indented
+/// Writes an element of `text` to `out`. The first line continues the current line of `out`. Later lines are indented
 /// by `indent` spaces or more. Content that is part of the prompt stays as written.
 pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     if let Some(line) = inline(text, element)

@@ -29,7 +29,7 @@ pub use snapshot::{CacheSnapshot, Dependencies, Dependency, Invalidation};
 pub struct Items<'w> {
     world: &'w dyn World,
     cache: Cache,
-    /// Records the reads behind each computed result; present only if a later compilation is to reuse the cache.
+    /// A record of the reads from which each result was computed. `None` if no later compilation reuses the cache.
     log: Option<DependencyLog>,
     shared: SharedResults,
 }
@@ -60,7 +60,7 @@ struct Cache {
     hidden_knowledge: ById<Knowledge>,
     hooks: OnceCell<HookFiles>,
     lists: [OnceCell<Arc<[Entry]>>; ItemKind::ALL.len()],
-    /// Kinds whose list could not be read; each is reported once.
+    /// Kinds whose list could not be read; each of these kinds is reported once.
     unlisted: RefCell<BTreeSet<ItemKind>>,
     all_signed: OnceCell<bool>,
     parsed: Cell<usize>,
@@ -444,7 +444,7 @@ impl<'w> Items<'w> {
     }
 
     /// Adds a file to the sources and parses it with `parse`. A file that is too long, is not UTF-8 or has an invalid
-    /// signature is reported and not parsed; the result is then `None`.
+    /// signature is reported and not parsed. The result is then `None`.
     fn open<T>(
         &self,
         located: LocatedFile,

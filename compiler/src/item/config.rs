@@ -1,4 +1,4 @@
-//! Settings files merged over the spaces; every value keeps the span where it was written (`language.md` 1).
+//! Settings files merged over the spaces. Every value keeps the span where it was written (`language.md` 1).
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub fn merge(over: Node, under: Node) -> Node {
 }
 
 /// Merges two mappings: `over` of the higher space into `merged` of the lower space. The keys of `merged` keep their
-/// order; the keys that only `over` has follow. For a key of both, the two values are merged.
+/// order. The keys that only `over` has follow. For a key of both, the two values are merged.
 fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
     let places: HashMap<String, usize> = merged.iter().enumerate().map(|(i, e)| (e.key.node.clone(), i)).collect();
     for entry in over {

@@ -6,7 +6,7 @@ use rye_grammar::data::{Entry, Kind, Node};
 use super::xml::shorten;
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 
-/// Reports every key that is not in `known`; `of` names the mapping in the message.
+/// Reports every key that is not in `known`. `of` names the mapping in the message.
 pub fn check_keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of: &str) {
     for entry in entries {
         let key = entry.key.node.as_str();

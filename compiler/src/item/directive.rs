@@ -55,7 +55,7 @@ pub struct Directive {
     pub is_incomplete: bool,
 }
 
-/// The model requested by `<model>`; the provider files resolve it.
+/// The model requested by `<model>`. The provider files resolve it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelRequest {
     pub tier: Option<Spanned<String>>,
@@ -66,7 +66,7 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Returns true if both requests have equal values; their spans may differ.
+    /// Returns true if both requests have equal values. Their spans may differ.
     pub(crate) fn names_same_model(&self, other: &Self) -> bool {
         fn words(request: &ModelRequest) -> [Option<&str>; 4] {
             let ModelRequest { tier, id, provider, fallback, sampling: _ } = request;
@@ -132,7 +132,7 @@ pub struct FieldDecl {
     pub is_marked_optional: bool,
     /// The default, converted to the field's type; `None` if none is declared.
     pub default: Option<Value>,
-    /// The values of `enum`, converted to the field's type; if empty, any value is allowed.
+    /// The values of `enum`, converted to the field's type. If the list is empty, any value is allowed.
     pub choices: Vec<Value>,
     pub description: String,
     /// The types of the values inside an array or an object, as declared by `<item>` and `<field>`.

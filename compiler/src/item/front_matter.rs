@@ -63,7 +63,7 @@ pub fn unread_front_matter(file: &FileRef, text: &str) -> Option<ItemError> {
 }
 
 impl<'t> FrontMatter<'t> {
-    /// Reads the front matter of a file. `known` are the allowed keys in a file of `.ai/`; in a file of another client,
+    /// Reads the front matter of a file. `known` are the allowed keys in a file of `.ai/`. In a file of another client,
     /// all keys are allowed.
     pub fn read(file: &FileRef, text: &'t str, known: &[&str], found: &mut Diagnostics) -> Self {
         let parsed = knowledge::parse(file.source, text, KnowledgeFormat::FrontMatter);

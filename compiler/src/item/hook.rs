@@ -23,7 +23,7 @@ use crate::world::Space;
 pub struct HookDecl {
     pub id: Spanned<String>,
     pub event: HookPoint,
-    /// The declared `layer:`; if `None`, the layer of the source applies.
+    /// The declared `layer:`. If `None`, the default layer of the source applies.
     pub layer: Option<f64>,
     pub position: Position,
     pub wrap: bool,
@@ -43,7 +43,7 @@ pub struct HookDecl {
     pub grants: Vec<Spanned<Pattern>>,
     pub on_failure: OnFailure,
     pub description: Option<String>,
-    /// The kind of source that declares the hook; determines the default layer.
+    /// The kind of source that declares the hook. The source determines the default layer.
     pub source: HookSource,
     pub space: Space,
     /// The span of the hook's id, for the labels of diagnostics.
@@ -111,7 +111,7 @@ impl HookDecl {
 #[derive(Debug, Clone, Default)]
 pub struct OrderedHooks {
     pub hooks: Vec<Arc<HookDecl>>,
-    /// Evaluation order; each entry holds an index into `hooks`.
+    /// Evaluation order. Each entry holds an index into `hooks`.
     pub places: Vec<HookPlace>,
     excluding: OnceCell<ExcludingHooks>,
 }

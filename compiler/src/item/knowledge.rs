@@ -9,7 +9,7 @@ use super::{FileRef, data};
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::plan::{TextSize, TextSizes, Tokenizer};
 
-/// Keys of knowledge metadata; older files declare their own id as `id`.
+/// Keys of knowledge metadata. The key `id` occurs in older files, which declare their own id.
 pub(crate) const KEYS: [&str; 13] = [
     "id",
     "name",
@@ -29,7 +29,7 @@ pub(crate) const KEYS: [&str; 13] = [
 #[derive(Debug, Clone)]
 pub struct Knowledge {
     pub file: FileRef,
-    /// The declared `name`: the tag that wraps the body. `None` stands for the last segment of the id.
+    /// The declared `name`: the tag that wraps the body. If `None`, the tag is the last segment of the id.
     pub name: Option<Spanned<String>>,
     pub title: Option<String>,
     pub description: Option<String>,

@@ -159,7 +159,7 @@ fn check_hint(hint: Option<&Spanned<String>>, most: Option<usize>, is_misspelled
     }
 }
 
-/// Returns the number of words in a hint of the form `FILE FOCUS`; 0 if the hint has another form.
+/// Returns the number of words in a hint of the form `FILE FOCUS`; the result is 0 if the hint has another form.
 fn capital_words(hint: &str) -> usize {
     let is_name = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_uppercase())

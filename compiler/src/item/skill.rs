@@ -31,7 +31,7 @@ pub struct Skill {
     /// SHA-256 of the whole file, in lowercase hex.
     pub sha256: String,
     pub description: String,
-    /// True if the model is not allowed to call the skill; the skill is then not listed.
+    /// True if the model is not allowed to call the skill. Such a skill is not listed.
     pub is_hidden: bool,
     /// The entries of `allowed-tools`, such as `Bash(git:*)`; `None` if the key is missing.
     pub wanted_tools: Option<Spanned<Vec<String>>>,

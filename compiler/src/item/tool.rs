@@ -320,7 +320,7 @@ fn unexported_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option
     None
 }
 
-/// Returns true for a module beside a tool: a script without metadata and without an entry point.
+/// Returns true for a script without metadata and without an entry point: a module that tools can use, not a tool.
 fn is_module(tree: &ToolTree) -> bool {
     let Some(script) = &tree.script else { return false };
     let callable = script.names.iter().any(|name| matches!(name.as_str(), "execute" | "main" | "default"));

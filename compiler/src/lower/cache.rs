@@ -72,8 +72,8 @@ impl PaletteEntry {
         report_drift(items, &self.refused, found);
     }
 
-    /// Returns the tools that `pattern` matches, if no tool among them can be called; else nothing. Each has the need that
-    /// no grant meets.
+    /// Returns the tools that `pattern` matches, each with the need that no grant meets, if none of these tools can be
+    /// called. The result is empty if a matching tool can be called.
     pub(crate) fn dead_tools(&self, pattern: &str) -> Vec<&(DroppedTool, UnmetNeed)> {
         if self.dead.is_empty() {
             return Vec::new();
@@ -526,7 +526,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 }
 
-/// Returns the node at a dotted path; if a segment does not exist, the node at the path before that segment.
+/// Returns the node at a dotted path; if a segment does not exist, returns the node at the path before that segment.
 fn node_at_path<'n>(node: &'n Node, path: &str) -> &'n Node {
     let mut here = node;
     for segment in path.split('.') {

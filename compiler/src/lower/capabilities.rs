@@ -62,7 +62,7 @@ pub fn lower(
     set
 }
 
-/// Returns the grants in file order; grants of the same pattern are merged.
+/// Returns the grants in file order. Grants of the same pattern are merged.
 pub(crate) fn merge_grants(permissions: &Permissions) -> Vec<Grant> {
     let mut grants: Vec<Grant> = Vec::new();
     for declared in &permissions.grants {

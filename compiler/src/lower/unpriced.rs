@@ -8,8 +8,8 @@ use crate::model::{ProviderCatalog, SCRIPTED_WIRE};
 use crate::plan::PlannedModel;
 use crate::semantics::limits::{LimitValue, Limits};
 
-/// Warns about each model without a price. Reports an error instead if the directive, its caller or
-/// `limits.max` sets `spend` explicitly; a default does not count.
+/// Warns about each model without a price. Reports an error instead if the directive, its caller or `limits.max` sets
+/// `spend` explicitly; a default limit does not count.
 pub fn check(
     catalog: &ProviderCatalog<'_>,
     composed: &Composed,

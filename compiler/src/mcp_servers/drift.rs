@@ -74,8 +74,8 @@ impl ServerDrift {
     }
 }
 
-/// The MCP servers of a project and the names of the disabled servers, read once for all tools; the message of the error
-/// if the settings cannot be read.
+/// The MCP servers of a project and the names of the disabled servers, read once for all tools. If the settings cannot
+/// be read, holds the message of the error.
 pub(crate) struct ConfiguredServers(Result<(BTreeMap<String, McpServer>, BTreeSet<String>), String>);
 
 impl ConfiguredServers {

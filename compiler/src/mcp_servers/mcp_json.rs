@@ -1,5 +1,5 @@
-//! Reads the file `.mcp.json`, and reports words in it that are misspelled. Words that are only unknown are no error,
-//! because they may belong to other clients; `rye check` warns about unknown keys of a server.
+//! Reads the file `.mcp.json`, and reports words in it that are misspelled. Other unknown words are not errors, because
+//! they may belong to other clients; `rye check` warns about unknown keys of a server.
 
 use crate::diagnostics::closest;
 use crate::item::Items;

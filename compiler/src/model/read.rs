@@ -1,4 +1,4 @@
-//! Reads provider files and `agent/models` from their merged data; errors become `config::invalid`.
+//! Reads provider files and `agent/models` from their merged data. Errors become `config::invalid`.
 
 use indexmap::IndexMap;
 use rye_grammar::data::{Kind, Node};

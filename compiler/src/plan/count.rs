@@ -51,7 +51,7 @@ impl Tokenizer {
     }
 
     /// Counts the tokens of a text. Control tokens in the text are counted as plain text. A plan from another build may
-    /// name a tokenizer that this build lacks; [`Tokenizer::available`] then chooses the substitute.
+    /// name a tokenizer that this build lacks. [`Tokenizer::available`] then chooses the substitute.
     pub fn count(self, text: &str) -> u64 {
         match self.available() {
             Self::Characters => u64::try_from(text.chars().count().div_ceil(4)).unwrap_or(u64::MAX),

@@ -152,7 +152,7 @@ impl Graph {
     }
 }
 
-/// Lists every outcome that a node can return; a *total* graph has an edge for each. The list depends only on the node.
+/// Lists every outcome that a node can return. A *total* graph has an edge for each. The list depends only on the node.
 pub(crate) fn outcomes_of(node: Node) -> &'static [Outcome] {
     use Outcome as O;
     match node {

@@ -68,7 +68,7 @@ impl PlanSettings {
         Self(Arc::new(Frozen { files, ..Frozen::default() }))
     }
 
-    /// Returns the values of the settings; the first call reads them from the files.
+    /// Returns the values of the settings. The first call reads them from the files.
     pub fn values(&self) -> &RunSettings {
         self.0.values.get_or_init(|| RunSettings::read(&self.0.files))
     }
@@ -122,7 +122,7 @@ impl<'de> Deserialize<'de> for PlanSettings {
 }
 
 impl RunSettings {
-    /// Reads the values. A missing value has its default; the check of the settings files reports wrong types.
+    /// Reads the values. A missing value has its default. The check of the settings files reports wrong types.
     fn read(files: &BTreeMap<String, Value>) -> Self {
         let at = |file: &str, section: &str, key: &str| files.get(file)?.get(section)?.get(key);
         let number = |file, section, key| at(file, section, key).and_then(Value::as_u64);

@@ -203,7 +203,7 @@ fn shortest_path(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<V
     None
 }
 
-/// Returns the graph with only the edges that `keep` accepts, without outcomes; all nodes stay.
+/// Returns the graph with only the edges that `keep` accepts, without outcomes. All nodes stay.
 fn digraph(graph: &Graph, keep: impl Fn(Node, Outcome) -> bool) -> DiGraphMap<Node, ()> {
     let mut all = DiGraphMap::new();
     for node in graph.0.keys() {

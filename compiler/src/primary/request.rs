@@ -25,14 +25,14 @@ pub struct ExecuteRequest {
 /// The arguments of `rye_fetch`: exactly one of these forms.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FetchRequest {
-    /// Reads an item's body; `offset` and `limit` are in bytes.
+    /// Reads an item's body. `offset` and `limit` are in bytes.
     Item { item_type: ItemType, item_id: ItemId, offset: u64, limit: Option<u64> },
-    /// Reads the `SKILL.md` of a skill, or the file at `path` in its folder; `offset` and `limit` are in bytes.
+    /// Reads the `SKILL.md` of a skill, or the file at `path` in its folder. `offset` and `limit` are in bytes.
     Skill { skill: ItemId, path: Option<String>, offset: u64, limit: Option<u64> },
-    /// Searches items. `limit` is the maximum number of hits; `scope` is a pattern that the dotted ids of the hits
+    /// Searches items. `limit` is the maximum number of hits. `scope` is a pattern that the dotted ids of the hits
     /// match.
     Query { item_type: ItemType, query: String, scope: Option<String>, limit: Option<u64> },
-    /// Reads a page of a stored result of this thread; `offset` and `limit` are in bytes.
+    /// Reads a page of a stored result of this thread. `offset` and `limit` are in bytes.
     Object { sha256: String, offset: u64, limit: Option<u64> },
 }
 

@@ -17,9 +17,11 @@ use crate::world::World;
 /// The plan of one route of a directive, and the conditions on the inputs under which calls take this route.
 #[derive(Debug, Clone)]
 pub struct RoutedPlan {
-    /// Conditions on the inputs: the plan applies to a call if one of them holds; `true` holds for every call.
+    /// Conditions on the inputs: the plan applies to a call if one of the conditions holds. The condition `true` holds
+    /// for every call.
     pub when: Vec<String>,
-    /// The inputs of a call that has this plan; `None` if all calls have it, or if no call with it was found.
+    /// The inputs of an example call that has this plan; `None` if all calls have this plan, or if no such call was
+    /// found.
     pub call: Option<Map<String, Value>>,
     pub compilation: Compilation,
     /// Warnings and advice of this plan.
@@ -46,8 +48,8 @@ pub fn compile_routes_with_default_inputs(
     split_routes(world, &request, compiled, shown)
 }
 
-/// Returns the plans of a compiled request. If the request has a plan, this plan is the only one. If it has no plan
-/// because an input that decides the route is missing, compiles a plan for each route that is still possible.
+/// Returns the plans of a compiled request. If the request has a plan, this plan is the only one. If the request has no
+/// plan because an input that decides the route is missing, compiles a plan for each route that is still possible.
 fn split_routes(
     world: &dyn World,
     request: &CompileRequest,

@@ -24,7 +24,7 @@ pub enum NoPlan {
     Matrix(MatrixError),
 }
 
-/// The compiled plans of one directive, or the reason why it has none.
+/// The compiled plans of one directive, or the reason why the directive has none.
 pub type Plans = Result<Vec<Compilation>, NoPlan>;
 
 /// Returns the plans that a directive can have. Usually, this is one plan, compiled with unknown inputs. If inputs

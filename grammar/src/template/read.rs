@@ -12,7 +12,7 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 use crate::text::{describe_char, shorten};
 
-/// Maximum number of malformed placeholders reported per text; the rest of the text is not scanned.
+/// Maximum number of malformed placeholders reported per text. The rest of the text is not scanned.
 const MAX_ERRORS: usize = 32;
 /// Maximum length of a placeholder in bytes.
 const MAX_PLACEHOLDER_BYTES: usize = 16 * 1024;
@@ -22,7 +22,7 @@ const MAX_PLACEHOLDER_BYTES: usize = 16 * 1024;
 #[grammar = "../template.pest"]
 struct TemplateParser;
 
-/// Parses a `${…}` template; `$${` is a literal `${`. `base` is the byte offset of `text` in its source.
+/// Parses a `${…}` template. `$${` is a literal `${`. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
 /// Returns [`crate::SyntaxKind::Template`] for the first malformed placeholder.
@@ -67,7 +67,7 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
     Parsed { tree: Template { parts: parts.done }, errors }
 }
 
-/// Scans the content of fetched knowledge. Malformed placeholders stay text; `$${` before a well-formed placeholder is
+/// Scans the content of fetched knowledge. Malformed placeholders stay text. `$${` before a well-formed placeholder is
 /// a literal `${`. If the first segment of a placeholder is not a fact, the caller inserts [`Placeholder::raw`] instead
 /// of a value.
 pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
@@ -93,7 +93,7 @@ pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     Template { parts: parts.done }
 }
 
-/// Parses a text with `{input:…}` placeholders; `\{input:` is literal and drops the backslash. `base` is the byte
+/// Parses a text with `{input:…}` placeholders. `\{input:` is literal and drops the backslash. `base` is the byte
 /// offset of `text` in its source.
 ///
 /// # Errors
@@ -300,7 +300,7 @@ fn read_input(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Option<I
     Some(InputPlaceholder { name: name?, when_missing, span: Span::new(source, start, start + pair.as_str().len()) })
 }
 
-/// Returns the error for a malformed placeholder at `open`; `at` is the offset at which the parser stopped, relative to
+/// Returns the error for a malformed placeholder at `open`. `at` is the offset at which the parser stopped, relative to
 /// `open`.
 fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at: usize) -> SyntaxError {
     let line = placeholder_window(text, open);

@@ -124,7 +124,7 @@ pub(super) fn unknown_constants(constants: &[Constant]) -> Vec<Spanned<String>> 
     names.filter(|name| is_like(&name.node) && !declaring_names().any(|known| known == name.node)).cloned().collect()
 }
 
-/// Converts the constants in [`DECLARING_CONSTANTS`] to one mapping with the keys of YAML tools; ignores all other
+/// Converts the constants in [`DECLARING_CONSTANTS`] to one mapping with the keys of YAML tools. Ignores all other
 /// constants. The mapping gets the span of the node `empty`.
 pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<SyntaxError>) {
     let mut entries: Vec<Entry> = Vec::new();

@@ -14,7 +14,7 @@ pub(super) struct UnmatchedEnd {
 }
 
 impl TreeBuilder<'_> {
-    /// Closes the innermost open element `name`; reports the unclosed elements in it, or an end tag without an element.
+    /// Closes the innermost open element `name`. Reports the unclosed elements in it, or an end tag without an element.
     pub(super) fn close(&mut self, name: &str, start: usize, end: usize) {
         let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
             return self.report_unmatched_end(name, start, end);

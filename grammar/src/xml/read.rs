@@ -19,12 +19,12 @@ use crate::text::{describe_char, shorten};
 pub const MAX_DEPTH: usize = 64;
 /// Maximum number of attributes of an element.
 pub(crate) const MAX_ATTRIBUTES: usize = 64;
-/// Maximum number of errors; further errors are likely consequences of earlier errors.
+/// Maximum number of errors. Further errors are likely consequences of earlier errors.
 const MAX_ERRORS: usize = 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Parses the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element
+/// Parses the XML in `range` of `text` (`language.md` 2). Spans are offsets into `text`. The tree is the root element
 /// as far as it could be parsed; `None` if there is no element. If a misspelling makes a start tag and its end tag
 /// differ, the parser takes the name in `names` to be the right one.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>, names: &[&str]) -> Parsed<Option<Element>> {
@@ -71,8 +71,8 @@ pub(super) struct TreeBuilder<'t> {
     source: SourceId,
     text: &'t str,
     end: usize,
-    /// The known names of elements; can be empty. If a misspelling makes a start tag and its end tag differ, the known
-    /// name is the right one.
+    /// The known names of elements. The list can be empty. If a misspelling makes a start tag and its end tag differ,
+    /// the known name is the right one.
     pub(super) names: &'t [&'t str],
     pub(super) open: Vec<Element>,
     root: Option<Element>,

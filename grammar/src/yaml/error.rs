@@ -137,7 +137,7 @@ fn unclosed_bracket(text: &str, until: usize) -> Option<(usize, char)> {
     open.pop().filter(|(at, _)| *at < line)
 }
 
-/// Returns the span of the character at an offset; the span of white space is empty. An offset in the white space at
+/// Returns the span of the character at an offset; for white space, the span is empty. An offset in the white space at
 /// the end of the text moves to the end of the last line with content.
 fn span_at(spans: &SpanConverter<'_>, at: usize) -> Span {
     let at = if at >= spans.text.trim_end().len() { spans.text.trim_end().len() } else { at };

@@ -123,7 +123,7 @@ impl Drop for DepthGuard {
 /// Maximum number of errors per document.
 const MAX_ERRORS: usize = 20;
 
-/// Removes duplicate keys and reports them; the first occurrence is kept. Keys are compared by text, so `1` and `"1"`,
+/// Removes duplicate keys and reports them. The first occurrence is kept. Keys are compared by text, so `1` and `"1"`,
 /// which YAML distinguishes, are duplicates.
 fn remove_duplicate_keys(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> Vec<Entry> {
     let mut seen = BTreeSet::new();

@@ -131,8 +131,8 @@ impl<'w> Items<'w> {
         self.log.map(|log| CacheSnapshot { cache: self.cache, log }).unwrap_or_default()
     }
 
-    /// Runs `ask`, and returns its result and the reads that `ask` made; no reads if reads are not recorded. The reads
-    /// also count for an enclosing `tracked` call.
+    /// Runs `ask`, and returns its result and the reads that `ask` made. The reads are empty if reads are not recorded.
+    /// The reads also count for an enclosing `tracked` call.
     pub fn tracked<T>(&self, ask: impl FnOnce() -> T) -> (T, Dependencies) {
         let Some(log) = &self.log else { return (ask(), Dependencies::default()) };
         log.frames.borrow_mut().push(Vec::new());
@@ -147,7 +147,7 @@ impl<'w> Items<'w> {
         (answer, Dependencies(reads))
     }
 
-    /// Runs `ask`. The reads of `ask` do not become dependencies of the enclosing `tracked` call; the caller records
+    /// Runs `ask`. The reads of `ask` do not become dependencies of the enclosing `tracked` call. The caller records
     /// the result of `ask` as one dependency instead.
     pub fn untracked<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(log) = &self.log else { return ask() };

@@ -95,7 +95,7 @@ fn read_field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
     Some(FieldDecl { name: name?, kind, required, is_marked_optional, default, choices, description, parts, span })
 }
 
-/// Formats the path of a part inside an input or output as the end of a message; returns an empty text for an empty
+/// Formats the path of a part inside an input or output as the end of a message. Returns an empty text for an empty
 /// path.
 fn at_path(path: &str) -> String {
     if path.is_empty() { String::new() } else { format!(" at `{path}`") }

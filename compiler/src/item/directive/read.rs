@@ -119,7 +119,7 @@ fn is_version(text: &str) -> bool {
     !is_date && numbers.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The sections of a directive's metadata. A section is an element in `<metadata>`; the elements in [`ROOT_ELEMENTS`]
+/// The sections of a directive's metadata. A section is an element in `<metadata>`. The elements in [`ROOT_ELEMENTS`]
 /// may also be directly under the root.
 struct MetadataSections<'e> {
     root: &'e Element,
@@ -336,7 +336,7 @@ fn inputs_text(parts: &mut Vec<InputsPart>, text: &Spanned<String>, found: &mut 
     found.extend(read.errors.into_iter().map(|error| if inside { error } else { error.within(text.span) }));
 }
 
-/// Returns the text of a `<process>`; elements inside it belong to the prompt and are kept.
+/// Returns the text of a `<process>`; the result keeps elements inside it, because they belong to the prompt.
 fn read_process(element: &Element) -> Spanned<String> {
     if element.elements().next().is_none() {
         return element.text();

@@ -460,7 +460,7 @@ impl ActionReader<'_> {
         Some((kind?, item_id?, params))
     }
 
-    /// Records every placeholder in every string of a value; keys are not templates.
+    /// Records every placeholder in every string of a value. Keys are not templates.
     fn record_placeholders(&mut self, node: &Node, field: &str) {
         match &node.kind {
             Kind::String(text) => self.record_text_placeholders(node, text, field),

@@ -28,7 +28,7 @@ pub(crate) const KEYS: [&str; 11] = [
     "on_failure",
 ];
 
-/// Maximum number of hooks in one list of a file; more are reported and not read.
+/// Maximum number of hooks in one list of a file; further hooks are reported and not read.
 const MAX_HOOKS: usize = 1_000;
 
 /// Reads the hooks of one source. [`check_unique_ids`] reports duplicate ids.
@@ -252,7 +252,7 @@ fn read_point(event: &Spanned<String>, id: Option<&str>, found: &mut Diagnostics
     point
 }
 
-/// Reads the position `before` or `after`; reports any other value and returns `None`.
+/// Reads the position `before` or `after`. Reports any other value and returns `None`.
 pub(crate) fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
     match node.as_str() {
         Some("before") => Some(Position::Before),

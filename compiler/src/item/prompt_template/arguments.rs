@@ -35,7 +35,7 @@ pub(crate) fn split_arguments(text: &str) -> Vec<String> {
     arguments
 }
 
-/// Returns the content up to the closing single quote, and the text behind the quote; `None` if the quote is never
+/// Returns the content up to the closing single quote, and the text after the quote; `None` if the quote is never
 /// closed. `text` begins after the opening quote.
 fn single_quoted(text: &str) -> Option<(String, &str)> {
     text.split_once('\'').map(|(inside, behind)| (inside.to_owned(), behind))

@@ -11,14 +11,14 @@ pub(crate) const MAX_FILLED_BYTES: usize = 16 << 20;
 pub struct FilledTemplate {
     /// The text; `None` if it would exceed `MAX_FILLED_BYTES`.
     pub text: Option<String>,
-    /// Numbers of the arguments that the call lacks, although the template names them without a default; each is filled
-    /// in as an empty text.
+    /// Numbers of the arguments that the call lacks, although the template names them without a default; the text
+    /// contains an empty text for each of them.
     pub missing: BTreeSet<usize>,
     /// Numbers (from 1) of the arguments of the call that no placeholder of the template names.
     pub unused: BTreeSet<usize>,
 }
 
-/// A placeholder; arguments count from 1.
+/// A placeholder for arguments. Arguments are numbered from 1.
 #[derive(Debug, PartialEq, Eq)]
 enum Placeholder<'t> {
     Dollar,

@@ -15,7 +15,7 @@ use crate::plan::{InterfaceField, Layer, LayerKind, RuntimePlaceholder, Segment}
 use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::value::inline_text;
 
-/// The tag around the body; knowledge cannot use it.
+/// The tag around the body. The tag of a knowledge item cannot have this name.
 pub const BODY_TAG: &str = "directive";
 
 /// Lowers the body of a composed directive. Returns the layer with the whole element `<directive>`, and separately the

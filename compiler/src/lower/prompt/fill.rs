@@ -46,7 +46,7 @@ impl ValueBudget {
     }
 }
 
-/// A builder of segments; consecutive texts and values become one segment and are escaped together.
+/// A builder of segments. Consecutive texts and values become one segment and are escaped together.
 pub struct SegmentBuilder<'t> {
     tag: Option<&'t str>,
     run: Vec<LayerPiece>,

@@ -1,5 +1,5 @@
 //! The exact tokenizers, if compiled in. A vocabulary is loaded on its first use, which takes a few hundred
-//! milliseconds; commands that do not count with a vocabulary do not load it.
+//! milliseconds. Commands that do not count with a vocabulary do not load it.
 
 use super::Tokenizer;
 
@@ -20,7 +20,7 @@ pub fn count(tokenizer: Tokenizer, text: &str) -> u64 {
     })
 }
 
-/// Splits the text inside every run of white space that is too long; a text without such a run stays whole.
+/// Splits the text inside every run of white space that is too long. A text without such a run stays whole.
 #[cfg(feature = "tokenizers")]
 fn split_long_runs(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);

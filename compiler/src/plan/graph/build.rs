@@ -208,7 +208,7 @@ impl GraphBuilder<'_> {
         );
     }
 
-    /// Routes every call of a reply through the gate, even if no call can be allowed; the gate then denies the call.
+    /// Routes every call of a reply through the gate, even if no call can be allowed. The gate then denies the call.
     fn calls(&mut self) {
         use Outcome as O;
         let first_call = self.hooks_or(HookPoint::ToolCall, Node::Gate);
