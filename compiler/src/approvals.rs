@@ -50,8 +50,8 @@ impl HeadlessPolicy {
         }
     }
 
-    /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the standard library's; `allow` if neither
-    /// has one. An invalid value is `deny`. A project can only make the policy stricter, unless the project is the user
+    /// Reads `approvals.headless` of `agent/agent`: the user's setting, else the setting of the standard library, else
+    /// `allow`. An invalid value is `deny`. A project can only make the policy stricter, unless the project is the user
     /// space itself.
     pub fn from_settings(world: &dyn World) -> Self {
         let (items, own) = (Items::new(world), world.project_is_user_space());

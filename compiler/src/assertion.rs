@@ -169,7 +169,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         }
         report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
         report.cycles = cycles.into_values().collect();
-        // If only some directives or threads are checked, the others may include a witness.
+        // If only some directives or threads are checked, the unchecked ones may include a witness.
         if only.is_empty() && !report.incomplete {
             report.without_witness = without_witness(&assertions, &witnessed);
         }

@@ -26,33 +26,34 @@ const VALUE_START: char = '\u{E000}';
 /// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
 /// glob.
 const EXPANSION: char = '\u{E002}';
-/// Replaces code in the words of a command, after the code is recorded as a [`CODE_OF`] word.
+/// Replaces code in the words of a command, after the code is recorded in a [`CODE_OF`] entry.
 const TAKEN: char = '\u{E003}';
-/// The word for the folder of the project. The command can name every file in this folder.
+/// The entry for the folder of the project in the list of files that a command names. The command can name every file
+/// in this folder.
 pub const PROJECT_WORD: &str = ".";
-/// The start of a word for the files that a script loads or starts. The path of the script follows. No word of a
-/// command contains the first character.
+/// Prefix of the entry for the files that a script loads or starts. The path of the script follows. No word of a
+/// command contains the first character of this prefix.
 pub const LOADED_BY: &str = "\0loaded by ";
-/// The start of a word for a script that an interpreter executes, whatever the extension of the file is. The name of
+/// Prefix of the entry for a script that an interpreter executes, whatever the extension of the file is. The name of
 /// the interpreter and, after a NUL, the path of the script follow.
 pub const EXECUTED_BY: &str = "\0executed by ";
-/// The start of a word for a Python module in the working folder of the command (`python3 -m`). The path of the module
+/// Prefix of the entry for a Python module in the working folder of the command (`python3 -m`). The path of the module
 /// follows.
 pub const MODULE: &str = "\0module ";
-/// The start of a word for a folder from which programs load code, because a variable such as `PYTHONPATH` names the
+/// Prefix of the entry for a folder from which programs load code, because a variable such as `PYTHONPATH` names the
 /// folder. The path of the folder follows.
 pub const SEARCHED: &str = "\0searched ";
-/// The start of a word for code in an argument (`python3 -c`). The name of the interpreter and, after a NUL, the code
+/// Prefix of the entry for code in an argument (`python3 -c`). The name of the interpreter and, after a NUL, the code
 /// follow.
 pub const CODE_OF: &str = "\0code of ";
-/// The start of a word for a folder that the command cannot read in its sandbox, so that it can load no file from this
+/// Prefix of the entry for a folder that the command cannot read in its sandbox, so that it can load no file from this
 /// folder. The path of the folder follows.
 pub const UNREADABLE: &str = "\0unreadable ";
-/// The word for a command that can execute every file of the project, such as `perl -e`.
+/// The entry for a command that can execute every file of the project, such as `perl -e`.
 pub const EVERY_FILE: &str = "\0every file";
-/// The word for a shell text that executes, sources or passes to an interpreter a file whose name it computes.
+/// The entry for a shell text that executes, sources or passes to an interpreter a file whose name the text computes.
 pub const COMPUTED: &str = "\0computed";
-/// The start of a word for a file that a shell text executes in a folder whose name the text computes. The file can be
+/// Prefix of the entry for a file that a shell text executes in a folder whose name the text computes. The file can be
 /// in any folder of the project. The end of its path follows.
 pub const IN_ANY_FOLDER: &str = "\0in any folder ";
 /// Maximum nesting of shell texts in shell texts.
@@ -127,7 +128,7 @@ pub fn files_of_shell_text(text: &str) -> Vec<String> {
     words.finish()
 }
 
-/// Returns the words for the files that a shell text executes by names in variables, outputs and globs.
+/// Returns an entry for each file that a shell text executes under a name from variables, outputs or globs.
 pub fn files_of_computed_names(text: &str) -> Vec<String> {
     let mut words = FileWords::default();
     words.add_text(&without_markers(text), 0);
@@ -584,7 +585,8 @@ impl FileWords {
         if own.is_none_or(is_project) && !launches {
             return;
         }
-        // A value names one file; an expansion can name any file of the folder at the start of the word.
+        // The value of a placeholder names one file. An expansion can name any file of the folder at the start of the
+        // word.
         let folder = plain.find(EXPANSION).map(|at| plain.get(..at).unwrap_or_default());
         let folder = folder.map(|before| before.rsplit_once('/').map_or("", |(folder, _)| folder));
         match folder {

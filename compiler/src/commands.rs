@@ -33,7 +33,7 @@ pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatComm
     let Ok(settings) = ItemId::parse(COMMAND_FILE) else { return Vec::new() };
     let mut commands: Vec<ChatCommand> = Vec::new();
     for (space, file) in items.config_layers(&settings).iter() {
-        // The check of the settings reports a value that is no list, and entries without their keys.
+        // The check of the settings reports a value that is not a list, and entries without their keys.
         let Some(list) = file.get("commands") else { continue };
         let entries: Vec<&Node> = list.items().iter().filter(|entry| is_complete(entry, found)).collect();
         let hooks = Node::new(Kind::List(entries.iter().map(|entry| to_hook(entry)).collect()), list.span);

@@ -111,7 +111,7 @@ pub trait Problem: std::error::Error {
     fn severity(&self) -> Severity {
         Severity::Error
     }
-    /// Returns the suggested fix, if there is one.
+    /// Returns the suggested fix; `None` if there is none.
     fn help(&self) -> Option<String>;
     fn labels(&self) -> Vec<Label>;
 }
@@ -137,12 +137,12 @@ impl Diagnostic {
         self.to_string()
     }
 
-    /// Returns the suggested fix, if there is one.
+    /// Returns the suggested fix; `None` if there is none.
     pub fn help(&self) -> Option<String> {
         self.problem().help()
     }
 
-    /// Returns the labels: first the label of the primary location, then those of related locations. Empty only if
+    /// Returns the labels: first the label of the primary location, then the labels of related locations. Empty only if
     /// there is no text to label, as for an unreadable file.
     pub fn labels(&self) -> Vec<Label> {
         self.problem().labels()

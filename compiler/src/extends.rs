@@ -13,7 +13,7 @@ use crate::world::ItemKind;
 /// Maximum number of directives in an extends chain.
 pub const MAX_LINKS: usize = 64;
 
-/// The extends parent that a `resolve_extends` hook sets in place of the declared one.
+/// The extends parent that a `resolve_extends` hook sets in place of the declared parent.
 #[derive(Debug, Clone)]
 pub struct RoutedParent {
     pub parent: Spanned<ItemId>,

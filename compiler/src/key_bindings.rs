@@ -74,7 +74,7 @@ pub const BOUND_ACTIONS: [BoundAction; 22] = [
         KeyAction::Send,
         "tui.input.submit",
         &["enter"],
-        "send the text; while the model works, as a steering message; behind `\\`, start a new line",
+        "send the text, as a steering message while the model works; after `\\`, start a new line",
     ),
     bound(
         KeyAction::FollowUp,
@@ -139,7 +139,7 @@ pub const BOUND_ACTIONS: [BoundAction; 22] = [
     bound(KeyAction::Help, "app.help", &["f1"], "list the keys"),
 ];
 
-/// Actions that must have a key, because a user without one could neither send a text nor stop a prompt.
+/// Actions that must have a key, because a user without a key for them could neither send a text nor stop a prompt.
 const REQUIRED: [KeyAction; 3] = [KeyAction::Send, KeyAction::Interrupt, KeyAction::Clear];
 
 /// A key that is pressed together with modifiers.

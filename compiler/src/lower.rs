@@ -47,7 +47,8 @@ pub use hooks::HookTrace;
 use prompt::{MAX_VALUE_BYTES, ValueBudget};
 pub(crate) use provider_keys::check as check_provider_keys;
 
-/// Smallest output limit, in tokens, that is worth a request (`language.md` 11).
+/// Smallest output limit, in tokens, to which a run reduces a request (`language.md` 11). If the limits do not pay for
+/// this much output, the run sends no request.
 pub const MIN_OUTPUT_TOKENS: u64 = 1024;
 
 /// A plan with its origins, the explanations of its hooks, and its notes. The plan still lacks its settings, its
@@ -60,7 +61,7 @@ pub struct Lowered {
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
     /// The `spend` limit that the directive or its caller sets, in nano-dollars, before the remaining amount of the
-    /// parent bounds it; `None` if neither sets one.
+    /// parent bounds it; `None` if neither sets this limit.
     pub requested_spend: Option<u64>,
 }
 
@@ -316,7 +317,7 @@ pub(crate) struct LowerSummary {
     pub model: Rc<PlannedModel>,
     /// Tokens of the tools, the body and the knowledge that the first request of every run contains.
     pub opening: u64,
-    /// True if the palette has a tool besides the one that returns outputs.
+    /// True if the palette has a tool other than the return tool.
     pub offers_tools: bool,
 }
 
@@ -438,8 +439,8 @@ fn record_layer_origins(composed: &Composed, sources: &rye_grammar::Sources, ori
     }
 }
 
-/// Records the origins of the chain's directives and of their `extends`, and those of the model, the interface and the
-/// routing.
+/// Records the origins of the chain's directives and of their `extends`, and the origins of the model, the interface
+/// and the routing.
 fn record_other_origins(
     composed: &Composed,
     request: &CompileRequest,

@@ -310,7 +310,7 @@ impl<'l> ProviderCatalog<'l> {
     }
 
     /// Returns the ids of the providers in which a name is searched, in order: only `provider` if it is set, else the
-    /// default provider followed by the others.
+    /// default provider and then all other providers.
     fn provider_order(&self, provider: Option<&str>) -> Vec<String> {
         if let Some(provider) = provider {
             return vec![provider.to_owned()];
@@ -356,7 +356,7 @@ impl<'l> ProviderCatalog<'l> {
                 known.extend(provider.models.iter().map(|m| m.id.clone()));
             }
         }
-        // An alias of a tier that none of these providers has is no answer.
+        // An alias of a tier counts only if one of these providers has the tier.
         let has_tier =
             |tier: &String| order.iter().filter_map(|id| self.provider(id)).any(|p| p.tiers.contains_key(tier));
         known.extend(self.settings.aliases.iter().filter(|(_, tier)| has_tier(tier)).map(|(alias, _)| alias.clone()));

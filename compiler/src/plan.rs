@@ -1,5 +1,5 @@
 //! The Plan: the value that `plan` prints and the machine runs. It contains space-relative ids and content hashes only:
-//! no absolute paths, times or line numbers. [`Origins`] holds the source locations beside it.
+//! no absolute paths, times or line numbers. [`Origins`] holds the source locations of its parts.
 
 pub mod bound;
 pub mod cost;

@@ -167,7 +167,7 @@ pub fn possible_primaries(pattern: &str) -> Vec<Primary> {
     let grant = Glob::new(pattern);
     let could = |primary: &Primary| {
         let any = Glob::new(&format!("rye.{}.*", primary.as_str()));
-        // A pattern too complex to decide counts as matching.
+        // A pattern that is too complex for this comparison counts as matching.
         witness(&[&grant, &any], &[]) != Witness::None
     };
     Primary::ALL.into_iter().filter(could).collect()

@@ -249,7 +249,7 @@ fn heading_and_prose(
 ) -> (Option<Spanned<String>>, Option<Spanned<String>>) {
     let shell = text.get(..before.end).unwrap_or(text);
     let title = lines(shell, before.start).find_map(|line| {
-        // Fences are in order, so a binary search finds the one that may contain this line.
+        // Fences are in order, so a binary search finds the fence that may contain this line.
         let next = fences.partition_point(|fence| fence.whole.end <= line.start);
         if fences.get(next).is_some_and(|fence| fence.whole.start <= line.start) {
             return None;

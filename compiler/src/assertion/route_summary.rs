@@ -29,7 +29,7 @@ pub struct NetGrant {
     pub hosts: String,
 }
 
-/// The properties of a directive on one route, without those of its spawn parents.
+/// The properties of a directive on one route, without the properties of its spawn parents.
 pub struct RouteSummary {
     pub grants: Option<Vec<String>>,
     pub granted: Option<Span>,
@@ -113,8 +113,7 @@ fn summarize_route(
         granted: permissions.and_then(|p| p.origin.span),
         hooks: gates.map(|h| h.decl.id.node.clone()).collect(),
         approval: ApprovalNeed::of_grants(&capabilities::unacknowledged_grants(&planned, shared), headless, shared),
-        // `rye check` reports unreadable limits; here, a directive with unreadable limits counts as one that spends
-        // nothing.
+        // `rye check` reports unreadable limits. In assertions, a directive with unreadable limits spends nothing.
         spend: limits.map_or(Some(Nanos::ZERO), |limits| Some(limits.spend)).filter(|_| raised_by.is_none()),
         raised_by,
         net,

@@ -174,8 +174,8 @@ pub struct PossibleThread {
     pub raised_by: Option<String>,
     /// The grants that name hosts (`net`).
     pub net: Rc<[NetGrant]>,
-    /// The capabilities of the calls that the hooks of the thread make. In a session, also those of the calls that
-    /// commands make. The thread reads the results of these calls.
+    /// The capabilities of the calls that the hooks of the thread make. In a session, also the capabilities of the
+    /// calls that commands make. The thread reads the results of these calls.
     pub(super) hook_calls: Vec<String>,
     /// The capabilities for fetching the knowledge that `<context>` names. The prompt contains the text of this
     /// knowledge.
@@ -226,7 +226,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
 
     /// Finds the threads that a directive can lead to, breadth first. A thread is repeated if an earlier thread has an
     /// equal state and receives the same texts of `flow`. The search does not examine a repeated thread further,
-    /// because the thread starts the same threads as the earlier one. A repeated thread is left out, unless its
+    /// because the thread starts the same threads as the earlier thread. A repeated thread is left out, unless its
     /// spending is new or the report needs the thread.
     pub fn find_threads(&mut self, root: &ItemId, flow: &TextFlow) -> ReachableThreads {
         let mut seen = SeenThreads::default();
@@ -329,9 +329,9 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         closes_cycle || declares
     }
 
-    /// Returns the threads that a thread with this state can start: first those of the directives that its directive
-    /// names in its body, hooks and grants, then those of the other directives that its permission sets allow. `None` if
-    /// too many starts are listed already.
+    /// Returns the threads that a thread with this state can start: first the threads of the directives that its
+    /// directive names in its body, hooks and grants, then the threads of the other directives that its permission sets
+    /// allow. `None` if too many starts are listed already.
     fn starts_of(&mut self, thread: &PossibleThread, state: usize) -> Option<Rc<[Start]>> {
         if let Some(known) = self.starts.get(&state) {
             return Some(known.clone());
@@ -490,8 +490,8 @@ fn child_thread(parent: &PossibleThread, alone: &RouteSummary, start: &Start) ->
         sets.retain(|set| **set != **own);
         sets.insert(0, own.as_slice().into());
     }
-    // If only a grant allows the start, its place is the permissions of the parent or, if the parent has none, those of
-    // the nearest thread above it.
+    // If only a grant allows the start, its place is the `<permissions>` of the parent or, if the parent has none, of
+    // the nearest ancestor that has some.
     let granted = || parent.trace.iter().rev().find_map(|step| step.granted);
     let mut trace = parent.trace.clone();
     trace.push(SpawnStep {

@@ -461,8 +461,8 @@ pub fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Converts an assignment to an element of an array, `NAME[index]=value`, to `NAME=value`. `None` if the word is no
-/// such assignment.
+/// Converts an assignment to an element of an array, `NAME[index]=value`, to `NAME=value`. `None` if the word is not
+/// such an assignment.
 fn element_assignment(word: &str) -> Option<String> {
     let (name, rest) = word.split_once(EXPANSION).filter(|(name, _)| is_variable_name(name))?;
     let (_, value) = rest.split_once(']').filter(|(_, rest)| rest.starts_with(['=', '+']))?;

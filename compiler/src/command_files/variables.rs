@@ -35,7 +35,7 @@ const PLACE_PRINTERS: [&str; 5] = ["dirname", "mktemp", "pwd", "readlink", "real
 /// Commands whose output is not used as a value.
 const SILENT: [&str; 8] = [":", "[", "[[", "cd", "hash", "pushd", "test", "true"];
 
-/// Returns the words for the files that the commands of a shell text execute under names from variables, outputs or
+/// Returns an entry for each file that the commands of a shell text execute under a name from variables, outputs or
 /// globs.
 pub fn files_of_variables(commands: &[ShellCommand]) -> BTreeSet<String> {
     let commands = &with_parameters_of_functions(commands);
@@ -522,7 +522,7 @@ fn is_skipped(word: &OpenWord<'_>) -> bool {
     KEYWORDS.contains(&word.text) || is_group || is_assignment
 }
 
-/// Returns the words of a command, without those of its redirections.
+/// Returns the words of a command, except the words of its redirections.
 fn words_of(command: &ShellCommand) -> Vec<OpenWord<'_>> {
     all_words(command)
         .into_iter()

@@ -126,7 +126,9 @@ impl Problem for ContextError {
             Self::SuppressesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the line, or name a hook, or knowledge that the chain or a hook injects".into())
             }),
-            Self::SuppressedAndDeclared { .. } => Some("the suppression wins: remove one of the two lines".into()),
+            Self::SuppressedAndDeclared { .. } => {
+                Some("the suppression takes precedence: remove one of the two lines".into())
+            }
             Self::Unreached { id, .. } => Some(format!(
                 "name the knowledge in a `<context>` or a hook, grant `rye.fetch.knowledge.{}`, or remove the file",
                 id.replace('/', ".")

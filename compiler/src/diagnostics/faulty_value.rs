@@ -30,13 +30,14 @@ pub(super) fn consequences(all: &[Diagnostic]) -> BTreeSet<usize> {
 struct FaultyValues {
     /// Places of digit groups that became keys.
     digit_groups: Vec<Span>,
-    /// Settings files in which a blank other than a space indents a key, which therefore is no key of its mapping.
+    /// Settings files in which a blank other than a space indents a key, so that the key does not belong to the
+    /// intended mapping.
     indented: BTreeSet<SourceId>,
     /// Models with an implausible context window.
     windows: BTreeSet<String>,
-    /// Provider files whose `models` is no list.
+    /// Provider files whose `models` is not a list.
     model_files: BTreeSet<String>,
-    /// Tools whose `properties` is no mapping.
+    /// Tools whose `properties` is not a mapping.
     properties: BTreeSet<SourceId>,
     /// Tools whose file sets a key that only tools of another `kind` have.
     kinds: BTreeSet<SourceId>,

@@ -174,7 +174,7 @@ pub enum ItemError {
     InvalidFrontMatter { kind: ItemKind, reason: String, help: Option<String>, span: Span },
 }
 
-/// Returns the part of the message after the first path: the number of the other files, then the verb (` and 2 other
+/// Returns the part of the message after the first path: the number of further files, then the verb (` and 2 other
 /// files are`).
 fn count_others(others: &[String]) -> String {
     match others.len() {
@@ -192,7 +192,7 @@ fn untrusted_key_help(key_id: &str, others: &[String]) -> String {
     format!("if you trust the owner of `{key_id}`, run `rye keys trust FILE` with the owner's public key{also}")
 }
 
-/// Lists the first paths, and counts the others.
+/// Lists the first paths, and adds the number of the other paths.
 fn list_others(others: &[String]) -> String {
     const MOST: usize = 5;
     let shown: Vec<String> = others.iter().take(MOST).map(|path| format!("`{path}`")).collect();

@@ -51,9 +51,10 @@ impl LetterCounts {
         Self { counts, is_ascii: text.is_ascii() }
     }
 
-    /// Returns a lower bound on the number of edits that turn one text into the other. An edit of an ASCII text removes
-    /// at most one byte and adds at most one byte, so the bound is the number of bytes to remove or to add, whichever
-    /// is larger. An edit of any other text can change a character of four bytes, so this number is divided by four.
+    /// Returns a lower bound on the number of edits that turn one text into another text. An edit of an ASCII text
+    /// removes at most one byte and adds at most one byte, so the bound is the number of bytes to remove or to add,
+    /// whichever is larger. An edit of any other text can change a character of four bytes, so this number is divided
+    /// by four.
     fn min_edits(&self, other: &Self) -> usize {
         let (mut more, mut less) = (0u32, 0u32);
         for (a, b) in self.counts.iter().zip(&other.counts) {

@@ -36,7 +36,8 @@ pub enum TemplateError {
     )]
     Hidden { name: String, is_built_in: bool, span: Span },
     /// A command that does not use the text after its name, although it has an `argument_hint` or contains a
-    /// placeholder of another client for this text. `written` is that placeholder, if there is one.
+    /// placeholder of another client for this text. `written` is the placeholder of the other client; `None` if the
+    /// command contains none.
     #[error("the command `{name}` ignores the text after its name")]
     IgnoredArguments { name: String, written: Option<String>, span: Span },
 }

@@ -46,8 +46,8 @@ pub fn format(text: &str) -> Result<Formatted, FormatRefusal> {
     if has_same_meaning(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(FormatRefusal::Unsafe) }
 }
 
-/// Returns the edits that replace outdated words of the metadata by the current ones, without any other formatting.
-/// Returns none if the file cannot be parsed.
+/// Returns the edits that replace outdated words of the metadata by the current words, without any other formatting.
+/// Empty if the file cannot be parsed.
 pub fn old_word_edits(text: &str) -> Vec<Edit> {
     let Ok(tree) = read(text) else { return Vec::new() };
     tree.root.as_ref().map(|root| replace_old_words(text, &tree, root)).unwrap_or_default()
@@ -137,7 +137,7 @@ fn move_process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
         let spelled = element.text();
         let plain = element.children.iter().all(|n| matches!(n, XmlNode::Text(_)))
             && text.get(spelled.span.range()) == Some(spelled.node.as_str());
-        // The order of several `<process>` elements matters: if one has to stay, all of them do.
+        // The order of several `<process>` elements matters. If one of them has to stay, all of them stay.
         if !plain || spelled.node.contains("```") {
             return Vec::new();
         }

@@ -1,5 +1,5 @@
 //! The layout of an element: one element per line, two spaces per level, attributes on one line if they fit. Text,
-//! comments and elements beside text stay byte for byte the same.
+//! comments, and elements next to text stay unchanged byte for byte.
 
 use rye_grammar::xml::{Element, XmlNode};
 

@@ -95,7 +95,7 @@ pub struct ContextDecl {
 pub struct Permissions {
     /// The span of the `<permissions>` element.
     pub span: Span,
-    /// True if `seal="true"` is set: directives that extend this one must not grant more.
+    /// True if `seal="true"` is set: directives that extend this directive must not grant more.
     pub sealed: bool,
     pub grants: Vec<GrantDecl>,
     pub acknowledged: Vec<Acknowledgment>,

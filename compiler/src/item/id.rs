@@ -5,7 +5,7 @@ use rye_grammar::{ItemId, Spanned, SyntaxKind};
 use crate::diagnostics::{Diagnostics, ItemError};
 use crate::world::ItemKind;
 
-/// Parses an item id. If the text is no valid id, reports an error and returns `None`.
+/// Parses an item id. If the text is not a valid id, reports an error and returns `None`.
 pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<ItemId>> {
     match ItemId::parse(&text.node) {
         Ok(id) => Some(Spanned::new(id, text.span)),

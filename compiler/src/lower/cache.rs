@@ -102,7 +102,8 @@ impl PaletteEntry {
 
 type Grants = Arc<[Grant]>;
 
-/// Results of a compilation that a later compilation may reuse, if the files behind them did not change.
+/// Results of a compilation that a later compilation may reuse, if the files that they were computed from did not
+/// change.
 #[derive(Default)]
 pub(crate) struct LowerCache {
     tools: OnceCell<ToolIndex>,
@@ -384,8 +385,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Updates the cached palettes that `changes` affects: rebuilds the palettes that `is_in_use` accepts, and drops
-    /// the others. If a rebuilt palette differs from the old one, adds it to `changes`, so that the results computed
-    /// from the old one are invalidated.
+    /// all other palettes. If a rebuilt palette differs from its earlier version, adds it to `changes`, so that the
+    /// results computed from the earlier version are invalidated.
     pub(crate) fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));

@@ -132,7 +132,7 @@ struct LayerCollector<'a, 'f> {
 
 impl LayerCollector<'_, '_> {
     /// Adds a layer for each of these knowledge items of the chain, except items that an earlier layer contains.
-    /// `position` is `None` in the system prompt. The text of an item is used verbatim: a `${…}` in it is no
+    /// `position` is `None` in the system prompt. The text of an item is used verbatim: a `${…}` in the text is not a
     /// placeholder.
     fn add_items(&mut self, items: &[ContextItem], position: Option<Position>) {
         for item in items {
@@ -239,7 +239,7 @@ impl LayerCollector<'_, '_> {
 }
 
 /// Returns the tag that wraps a knowledge item: the declared name, else the last segment of the item's id. If the name
-/// or segment is no valid tag, returns the segment with its invalid characters replaced.
+/// or segment is not a valid tag, returns the segment with its invalid characters replaced.
 fn wrapping_tag(knowledge: &Knowledge) -> String {
     let name = knowledge.tag();
     if fill::is_tag_name(name) { name.to_owned() } else { fill::to_tag_name(knowledge.file.id.name()) }

@@ -137,14 +137,14 @@ fn launcher(server: &Node) -> Option<ServerValueFault> {
 
 /// Returns true if an entry probably holds a secret as text. Two signs count: the name is one of a secret, such as
 /// `API_KEY`, or the value begins like the key of a known service. A value that contains a placeholder such as
-/// `${TOKEN}` is no secret.
+/// `${TOKEN}` is not a secret.
 fn is_secret(entry: &Entry) -> bool {
     let Some(value) = entry.value.as_str() else { return false };
     let value = value.strip_prefix("Bearer ").unwrap_or(value).trim();
     if value.contains("${") || value.chars().count() < MIN_SECRET_CHARS || value.contains(char::is_whitespace) {
         return false;
     }
-    // A path or an address of a secret is no secret.
+    // A path or an address of a secret is not a secret.
     if value.starts_with(['/', '~', '.']) || value.contains("://") {
         return false;
     }

@@ -20,7 +20,7 @@ pub struct Prices {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongPromptPrices {
-    /// Prompt tokens, cached ones included, above which these prices apply.
+    /// Number of prompt tokens, including cached tokens, above which these prices apply.
     pub above: u64,
     pub input: u64,
     pub output: u64,

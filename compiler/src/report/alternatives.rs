@@ -132,7 +132,7 @@ pub(super) fn compile_unexamined_routes(
     missing.filter_map(plan).collect()
 }
 
-/// Describes the conditions of a plan as a phrase: at most three of them, and the number of the others.
+/// Describes the conditions of a plan as a phrase: at most three of them, and the number of further conditions.
 pub fn describe_when(conditions: &[String]) -> String {
     const MOST: usize = 3;
     if conditions == ["true"] {

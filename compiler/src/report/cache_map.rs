@@ -9,7 +9,7 @@ use crate::report::render::view::{LayerView, MessageView, PlaceholderView};
 use crate::semantics::change_frequency::{ChangeFrequency, changes_in_continuation};
 use crate::semantics::money::Nanos;
 
-/// A request that can follow another one, and the prefix that both share.
+/// A request that can follow another request, and the prefix that both share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheStep {
     pub request: NextRequest,
@@ -80,8 +80,8 @@ struct CacheMapper<'p> {
 }
 
 impl Plan {
-    /// Returns the cache map of this plan: for each request that can follow another one, the prefix that both share.
-    /// `system` and `message` are the rendered system prompt and first message.
+    /// Returns the cache map of this plan: for each request that can follow another request, the prefix that both
+    /// share. `system` and `message` are the rendered system prompt and first message.
     pub fn cache_map(&self, origins: &Origins, system: &MessageView, message: &MessageView) -> Vec<CacheStep> {
         let map = CacheMapper { plan: self, origins, system, message };
         let is_chat = self.mode == PlanMode::Chat;

@@ -1,5 +1,5 @@
-//! The directives that a plan can start, directly or through others: by its grants, its hooks and its continuation. The
-//! result is an upper bound: a listed directive may still be refused at run time.
+//! The directives that a plan can start, directly or through other directives: by its grants, its hooks and its
+//! continuation. The result is an upper bound: a listed directive may still be refused at run time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +86,8 @@ impl<'w, T> StartGraph<'w, T> {
         Ok(Self { world, listed: listed_directives(world)?, reduce, compiled: BTreeMap::new() })
     }
 
-    /// Compiles the directives `ids` and every directive that their threads can start, directly or through others.
+    /// Compiles the directives `ids` and every directive that their threads can start, directly or through other
+    /// directives.
     pub fn compile_closures(&mut self, ids: &[ItemId]) {
         // The grants of a root bound the starts of all descendants, so roots with equal grants are examined together.
         let mut roots: BTreeMap<BTreeSet<String>, BTreeSet<ItemId>> = BTreeMap::new();
@@ -99,8 +100,8 @@ impl<'w, T> StartGraph<'w, T> {
         }
     }
 
-    /// Compiles every directive that a thread can start, directly or through others. `root` lists the directives that
-    /// the plans of the thread itself allow it to start.
+    /// Compiles every directive that a thread can start, directly or through other directives. `root` lists the
+    /// directives that the plans of the thread itself allow it to start.
     fn compile_startable(&mut self, root: Starts) {
         // Every thread of a spawn chain must allow a start, so a grant can start only directives that the root grants
         // too.

@@ -43,8 +43,8 @@ const OPERATOR_SYNONYMS: &[(&str, &str)] = &[
 
 /// Returns the known word that the author of an unknown word probably meant; `None` if there is none. The unknown word
 /// is a synonym of the known word, the known word in another case, or a misspelling of it. A short word never counts as
-/// a misspelling: one typing error turns a short word into another one (`neq` and `eq`), and a wrong suggestion would
-/// make the condition true for the wrong calls.
+/// a misspelling: one typing error turns a short word into another short word (`neq` and `eq`), and a wrong suggestion
+/// would make the condition true for the wrong calls.
 fn meant_word<'w>(word: &str, words: &[&'w str], synonyms: &[(&str, &'w str)]) -> Option<&'w str> {
     const MIN_LENGTH: usize = 4;
     let lower = word.to_ascii_lowercase();
@@ -118,8 +118,8 @@ impl ConditionReader {
             [] if entries.is_empty() => Some(Expr { kind: ExprKind::All(Vec::new()), span: node.span }),
             [] => self.comparison(node, entries),
             [form] => {
-                // A `path` beside `any`, `all` or `not` starts a second condition, and `op` and `value` belong to that
-                // condition: only `path` is reported.
+                // A `path` in the same mapping as `any`, `all` or `not` starts a second condition. The keys `op` and
+                // `value` belong to that condition, so only `path` is reported.
                 let path = has("path").is_some();
                 let belongs = |key: &str| path && matches!(key, "op" | "value");
                 for extra in entries.iter().filter(|e| e.key.node != form.key.node && !belongs(&e.key.node)) {

@@ -23,7 +23,7 @@ pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics
     }
     // Broken XML would cause follow-up diagnostics about its fragments.
     let broken = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Xml);
-    // If a file has two directive blocks, the intended one is unknown: neither is compiled.
+    // If a file has two directive blocks, the intended block is unknown, so neither block is compiled.
     let twice = parsed.errors.iter().any(|e| e.kind == SyntaxKind::Fence && e.other.is_some());
     found.syntax(parsed.errors);
     if twice {

@@ -300,7 +300,7 @@ fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values:
     }
 }
 
-/// Converts a text to a value of the type `kind`; `None` if the text is no value of this type. A value of the type
+/// Converts a text to a value of the type `kind`; `None` if the text is not a value of this type. A value of the type
 /// `string` is the text itself. For any other type, the text is parsed as JSON.
 pub fn value(text: &str, kind: FieldType) -> Option<Value> {
     let value = match kind {

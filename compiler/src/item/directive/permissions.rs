@@ -57,9 +57,9 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
     permissions
 }
 
-/// Removes and reports grants and acknowledgements that equal an earlier one. Grants are equal only if their folders
-/// and hosts are equal too, and acknowledgements only if their reasons are equal too. A repeated acknowledgement
-/// without a reason is only removed, because the missing reason is reported.
+/// Removes and reports grants and acknowledgements that repeat an earlier grant or acknowledgement. Grants are equal
+/// only if their folders and hosts are equal too, and acknowledgements only if their reasons are equal too. A repeated
+/// acknowledgement without a reason is only removed, because the missing reason is reported.
 fn report_repeated(permissions: &mut Permissions, found: &mut Diagnostics) {
     let mut firsts = HashMap::new();
     permissions.grants.retain(|grant| {

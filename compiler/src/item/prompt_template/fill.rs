@@ -103,13 +103,13 @@ impl Filler<'_> {
 /// A scanner that finds placeholders in time linear in the length of the template.
 struct Scanner {
     /// True once a `${` with a default and without a closing brace was found. No later default can have a closing brace
-    /// then, so the scanner does not search for one again.
+    /// then, so the scanner does not search for a closing brace again.
     unclosed: bool,
 }
 
 impl Scanner {
     /// Returns the placeholder that starts with a `$`, and its length in bytes without the `$`. `after` is the text
-    /// that follows the `$`. `None` if the text is no placeholder.
+    /// that follows the `$`. `None` if the text is not a placeholder.
     fn placeholder<'t>(&mut self, after: &'t str) -> Option<(Placeholder<'t>, usize)> {
         let first = after.chars().next()?;
         match first {
@@ -134,7 +134,7 @@ impl Scanner {
     }
 
     /// Returns the placeholder at the start of `inside`, and its length in bytes up to and including the closing brace.
-    /// `inside` is the text that follows `${`. `None` if the text is no valid placeholder.
+    /// `inside` is the text that follows `${`. `None` if the text is not a valid placeholder.
     fn braced<'t>(&mut self, inside: &'t str) -> Option<(Placeholder<'t>, usize)> {
         if let Some(slice) = inside.strip_prefix("@:") {
             let (first, length) = leading_number(slice)?;

@@ -9,11 +9,11 @@ use crate::diagnostics::ItemError;
 use crate::semantics::value::{Type, are_equal};
 use crate::semantics::value_bounds::violated_bound;
 
-/// Pairs of keywords of which the first one must not exceed the second one.
+/// Pairs of keywords of a schema. The value of the first keyword must not exceed the value of the second keyword.
 const BOUNDS: [(&str, &str); 4] =
     [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")];
 
-/// Returns the errors of the declared parameters. The schemas of MCP tools are those of their servers, so they are not
+/// Returns the errors of the declared parameters. The schemas of MCP tools come from their servers, so they are not
 /// checked.
 pub fn check(tree: &ToolTree) -> Vec<ItemError> {
     if tree.metadata.get("kind").and_then(Node::as_str) == Some("mcp") {

@@ -31,7 +31,7 @@ pub fn check(tree: &ToolTree) -> Vec<ItemError> {
     };
     let declared = tree.metadata.get("environment").map(Node::items).unwrap_or_default();
     let unused = declared.iter().filter_map(|node| Some((node.as_str()?, node.span)));
-    // Another check reports a text that is no name of a variable.
+    // Another check reports a text that is not the name of a variable.
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let unused = unused.filter(|(name, _)| is_name(name) && !is_read(name));
     let unused = unused.map(|(name, span)| ItemError::UnusedVariable { name: name.to_owned(), span });
@@ -70,7 +70,8 @@ fn ignored_body(tree: &ToolTree) -> Option<ItemError> {
     Some(ItemError::RequestPart { message, label: "may not be read", help, span: body.span })
 }
 
-/// Returns the error for a `Content-Type` other than JSON beside a body that is sent as JSON; `None` if there is none.
+/// Returns the error for a `Content-Type` other than JSON in a request whose body is sent as JSON; `None` if there is
+/// no such error.
 fn wrong_content_type(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("body").filter(|body| matches!(body.kind, Kind::Map(_) | Kind::List(_)))?;
     let headers = tree.metadata.get("headers").map(Node::entries).unwrap_or_default();
