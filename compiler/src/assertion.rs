@@ -92,7 +92,7 @@ pub struct WithoutWitness {
 pub struct TraceStep {
     pub directive: String,
     /// The way in which the directive is started: `run` or `chat` for the first directive, `body`, `hook ID` or
-    /// `command /NAME` for a directive that this text names, else the grant that allows the start.
+    /// `command /NAME` if the body, a hook or a command names the directive, else the grant that allows the start.
     pub by: String,
     pub source: Option<SourceReport>,
 }

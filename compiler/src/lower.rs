@@ -213,8 +213,8 @@ fn remove_omitted(built: &mut Palette, omitted: &[String], origins: &mut Origins
     built.tools.retain(|tool| !is_omitted(tool));
 }
 
-/// Adds skills to the palette: those that a chat lists, or those that the grants of a run name. Returns the way in which
-/// the thread can read skills.
+/// Adds skills to the palette: the skills that a chat lists, or the skills that the grants of a run name. Returns the
+/// way in which the thread can read skills.
 fn offer_skills(
     shared: &LowerContext<'_, '_>,
     capabilities: &Capabilities,

@@ -221,7 +221,7 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Renders the network and write needs, for humans: `net a.test; write out/`. Empty if there are none.
+    /// Describes the hosts and folders of the grant, for humans: `net a.test; write out/`. Empty if there are none.
     pub fn needs(&self) -> String {
         let named = |word: &str, list: &[String]| (!list.is_empty()).then(|| format!("{word} {}", list.join(", ")));
         let needs = [named("net", &self.net), named("write", &self.write)];

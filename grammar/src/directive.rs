@@ -94,8 +94,8 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
             let body = fence.whole.end..text.len();
             let xml = xml::parse(source, text, xml_range(text, fence, content), &ELEMENTS);
             is_incomplete = xml.errors.iter().any(|error| error.loses_content);
-            // An unclosed fence also contains the body. XML errors in the body mean nothing, so only the missing end is
-            // reported.
+            // An unclosed fence also contains the body. XML errors in the body are meaningless, so only the missing end
+            // of the fence is reported.
             if fence.closed || xml.tree.is_some() && xml.errors.is_empty() {
                 errors.extend(xml.errors);
             }

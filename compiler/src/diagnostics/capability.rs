@@ -1,4 +1,4 @@
-//! `capability::*`: grants that reach nothing, or more than they should.
+//! `capability::*`: grants that match no item, or that allow more than intended.
 
 use rye_grammar::Span;
 use thiserror::Error;

@@ -14,7 +14,7 @@ pub enum ConfigError {
     /// A value that the file does not allow. `why` describes the allowed values, as a sentence.
     #[error("`{key}` in `{file}` cannot be used")]
     Refused { file: String, key: String, why: String, span: Option<Span> },
-    /// A settings file of the project under a name that nothing reads.
+    /// A file of the project in the folder of settings files, with a name that no settings file has.
     #[error("unknown settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
     /// A settings file of the project that only the user space may have.

@@ -33,7 +33,7 @@ pub enum ContextError {
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
     #[error("the knowledge `{id}` is never injected, and no directive may fetch it")]
     Unreached { id: String, span: Span },
-    /// Knowledge that `hook` injects into a new thread, but that nothing injects into a continuation. `directive` is
+    /// Knowledge that `hook` injects into a new thread, but that is not injected into a continuation. `directive` is
     /// one of the directives whose continuations lack the knowledge.
     #[error("a continuation of `{directive}` does not inject `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
@@ -41,8 +41,8 @@ pub enum ContextError {
     /// get the grant either. `pattern` is the pattern of the grant.
     #[error("the grant `{pattern}` of `{continuation}` has no effect in a continuation of `{directive}`")]
     ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
-    /// A placeholder in knowledge that nothing fills in, so that the placeholder is sent unchanged. `reason` states
-    /// where placeholders are filled in.
+    /// A placeholder in knowledge that is never filled in. The placeholder is sent unchanged. `reason` states where
+    /// placeholders are filled in.
     #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a `resume_ceiling_tokens` of {tokens} does not work for continuations")]

@@ -131,7 +131,7 @@ pub enum HookError {
     /// A hook whose action has no effect. `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
-    /// A key of a hook whose value changes nothing. `why` is the reason, as a clause, and `help` the fix.
+    /// A key of a hook whose value has no effect. `why` is the reason, as a clause, and `help` the fix.
     #[error("the key `{key}` of the hook `{id}` has no effect: {why}")]
     UnusedKey { id: String, key: &'static str, why: &'static str, help: &'static str, span: Span },
     /// A hook whose answer at `event` is ignored, because of its layer. `in_infra_hooks` is true if the list

@@ -115,13 +115,13 @@ pub enum ItemError {
     /// A file with metadata and without text. `what` is `knowledge`, `prompt template` or `skill`.
     #[error("the {what} `{id}` has no text")]
     NoText { what: &'static str, id: String, span: Span },
-    /// A key of knowledge metadata that nothing reads.
+    /// A key of knowledge metadata that is never read.
     #[error("the key `{key}` of this knowledge is never read")]
     UnreadMetadata { key: String, suggestion: Option<String>, span: Span },
     /// A `version` that is not a version number.
     #[error("`{found}` is not a version")]
     Version { found: String, span: Span },
-    /// A file or folder that nothing reads, such as a misspelled folder in `.ai/`. `reason` is the reason at the end of
+    /// A file or folder that is never read, such as a misspelled folder in `.ai/`. `reason` is the reason at the end of
     /// the message.
     #[error("`{path}` is never read: {reason}")]
     Unrecognized { path: String, reason: String, suggestion: Option<String> },
@@ -146,7 +146,7 @@ pub enum ItemError {
     /// An unknown id in the metadata of knowledge. `key` is `extends`, `references` or `used_by`.
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
-    /// A constant of a script that nothing reads. Its name resembles `suggestion`, a constant of tool declarations, so
+    /// A constant of a script that is never read. Its name resembles `suggestion`, a constant of tool declarations, so
     /// the name is probably misspelled. `is_needed` is true if the script lacks the constant `suggestion` and declares
     /// no tool without it.
     #[error("the constant `{name}` is never read")]

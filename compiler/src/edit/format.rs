@@ -148,7 +148,7 @@ fn move_process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     if moved.is_empty() {
         return Vec::new();
     }
-    // The body begins at its first line that is not blank; one blank line separates it from the moved text.
+    // The body begins at its first line that is not blank; one blank line separates the body from the moved text.
     let at = fence.end as usize;
     let own_line = text.get(..at).is_some_and(|t| t.ends_with('\n'));
     let moved = if own_line { moved.get(1..).unwrap_or_default() } else { &moved };

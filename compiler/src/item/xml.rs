@@ -57,7 +57,7 @@ pub fn reject_text(found: &mut Diagnostics, element: &Element) {
     }
 }
 
-/// Returns the text of an element that may hold nothing else; other content is reported.
+/// Returns the text of an element that may contain only text. Reports other content.
 pub fn read_text(found: &mut Diagnostics, element: &Element, known_attributes: &[&str]) -> Spanned<String> {
     check_attributes(found, element, known_attributes);
     check_children(found, element, &[]);

@@ -1,5 +1,5 @@
 //! Values in the settings of MCP servers that are probably mistakes: secrets as text in place of a variable such as
-//! `${TOKEN}`, variables that nothing fills in, keys that nothing reads, and programs that fail in the sandbox.
+//! `${TOKEN}`, variables that are never filled in, keys that are never read, and programs that fail in the sandbox.
 
 use rye_grammar::data::{Entry, Node};
 use rye_grammar::{Source, Sources, yaml};

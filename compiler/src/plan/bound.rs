@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse};
 
-/// Tokens that frame a request: the provider's own system text and the fields outside of the messages.
+/// Upper bound on the tokens that a request has in addition to its texts: the provider's own system text, and the
+/// fields outside of the messages.
 pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
 /// Tokens that a provider adds to its system text once a request offers tools.
 pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;

@@ -6,7 +6,7 @@ use super::Grant;
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Coverage, Witness, covers, covers_all, witness};
 
-/// The result of [`narrow_grants`]: the narrowed grants, and the patterns that contribute nothing to them.
+/// The result of [`narrow_grants`]: the narrowed grants, and the patterns that do not contribute to these grants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NarrowedGrants {
     pub grants: Vec<Grant>,

@@ -264,7 +264,7 @@ impl<'t> TreeBuilder<'t> {
         Some(end)
     }
 
-    /// Reports a `<` that starts no markup, and reads it as text. Returns the offset after the `<`.
+    /// Reports a `<` that does not start markup, and reads it as text. Returns the offset after the `<`.
     fn unescaped_angle(&mut self, start: usize) -> usize {
         let message = "a `<` in text must be escaped".to_owned();
         self.unescaped_char(start, xml_error(self.span(start, start + 1), message, "opens no tag", Some(ESCAPE_LT)))

@@ -229,7 +229,7 @@ impl<'t> TagScanner<'t> {
     }
 }
 
-/// Returns the error for a `&` that starts no reference, or for an unknown reference.
+/// Returns the error for a `&` that does not start a reference, or for an unknown reference.
 pub(super) fn reference_error(span: Span, name: Option<&str>) -> SyntaxError {
     match name {
         Some(name) => xml_error(

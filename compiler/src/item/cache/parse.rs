@@ -42,7 +42,8 @@ pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics
     knowledge::read(file, parsed.tree, found)
 }
 
-/// Returns an error for front matter at the start of a directive, because nothing reads it. `None` for any other file.
+/// Returns an error for front matter at the start of a directive, because such front matter is never read. `None` for
+/// any other file.
 fn front_matter_of_directive(file: &FileRef, text: &str) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;

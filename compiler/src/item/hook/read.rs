@@ -264,7 +264,7 @@ pub(crate) fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Posi
     }
 }
 
-/// Reports keys whose value changes nothing: `position` and `wrap` of a hook whose text is not collected, and
+/// Reports keys whose value has no effect: `position` and `wrap` of a hook whose text is not collected, and
 /// `on_failure` of a hook that cannot fail. Values that are the default are not reported.
 fn check_unused_keys(
     node: &Node,

@@ -1,5 +1,6 @@
-//! Parts of the request of an HTTP tool without an effect: `$NAME`, which is sent as text, declared variables that no
-//! part of the request contains, the body of a `GET`, and a `Content-Type` that the body does not have.
+//! Checks for parts of an HTTP tool's request that have no effect: a `$NAME`, which is sent as text; a declared
+//! variable that no part of the request contains; the body of a `GET`; and a `Content-Type` that does not match the
+//! body.
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::ToolTree;
