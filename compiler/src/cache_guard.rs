@@ -1,5 +1,5 @@
-//! The setting `cache_guard`: the extra cost of a request above which a chat asks before it sends cached tokens again
-//! uncached.
+//! The setting `cache_guard`: an amount of money. If cached tokens have to be sent again without the cache, and the
+//! extra cost exceeds this amount, a chat asks the user before it sends the request.
 
 use rye_grammar::data::Kind;
 use rye_grammar::{ItemId, Span};

@@ -536,7 +536,7 @@ impl FileWords {
         }
         for command in commands {
             self.add_started(&command.words, true);
-            // Without the file of a redirection, `python3 < lib/x` reads its program from its input.
+            // If the file of the redirection is left out, `python3 < lib/x` reads its program from its standard input.
             self.add_started(&command.words_without_redirections(), true);
             if searches_programs(&command.words) {
                 self.add_every_file();

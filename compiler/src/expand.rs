@@ -60,7 +60,7 @@ pub fn expand(items: &Items<'_>, typed: &str) -> Expansion {
     if let Some(skill) = name.strip_prefix(SKILL_PREFIX) {
         return expand_skill(items, &command, skill, arguments);
     }
-    // A built-in command hides a template with its name, also where the caller has no built-in commands.
+    // A built-in command takes precedence over a template with its name, even if the caller has no built-in commands.
     let is_hidden = BUILT_IN_COMMANDS.contains(&name);
     let id = ItemId::parse(&name.replace(':', "/")).ok();
     let id = id.filter(|id| !is_hidden && items.exists(ItemKind::Prompt, id));

@@ -250,7 +250,7 @@ impl HookAction {
             | Self::Inject { .. }
             | Self::Replace { .. }
             | Self::Modify { .. }
-            // Both fail where they have no effect.
+            // `retry` and `handoff` fail where they have no effect.
             | Self::Retry { .. }
             | Self::Handoff
             | Self::Raise { .. } => false,

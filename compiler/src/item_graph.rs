@@ -31,13 +31,13 @@ pub struct ItemGraph {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct ItemNode {
-    /// `directive ID`, `knowledge ID`, `tool ID`, `hook ID`, `pattern PATTERN`; the id of a shadowed item ends with its
-    /// space.
+    /// The id of the node: `directive ID`, `knowledge ID`, `tool ID`, `hook ID` or `pattern PATTERN`. The id of a
+    /// shadowed item ends with its space.
     pub id: String,
-    /// `directive`, `knowledge`, `tool`, `hook` or `pattern`.
+    /// The kind of the node: `directive`, `knowledge`, `tool`, `hook` or `pattern`.
     pub kind: String,
     pub name: String,
-    /// `project`, `user` or `system`; null for hooks, patterns and missing items.
+    /// The space of the item: `project`, `user` or `system`; null for hooks, patterns and missing items.
     pub space: Option<String>,
 }
 

@@ -57,7 +57,7 @@ pub struct Plan {
     pub description: String,
     /// The extends chain: the root first, the directive itself last.
     pub chain: Vec<ChainLink>,
-    /// The hook that routed the chain, if one did.
+    /// The hook that set the route of the chain; `None` if no hook did.
     pub route: Option<String>,
     pub graph: Graph,
     pub prompt: Prompt,
@@ -444,8 +444,8 @@ impl std::fmt::Display for SourcePlace {
 }
 
 impl Plan {
-    /// Serializes the plan as JSON: fields in the order of their declaration in the struct, and entries of maps in the
-    /// order of the source file. Equal plans therefore have equal bytes.
+    /// Serializes the plan as JSON: fields in the order of their declaration in the struct, and entries of maps in a
+    /// fixed order. Equal plans therefore have equal bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(self)
     }

@@ -1,7 +1,8 @@
 //! Converts hooks in XML to the data nodes of hooks in YAML, so that one reader handles both.
 //!
-//! Syntax only: unknown names are kept as keys with their spans, and the compiler reports them. Attributes are text. If
-//! the YAML form of an attribute is a boolean, a number or a list, the text of the attribute is parsed as that type.
+//! The conversion checks only the syntax: unknown names become keys with their spans, and the compiler reports them.
+//! Attributes are text. If the YAML form of an attribute is a boolean, a number or a list, the text of the attribute is
+//! parsed as that type.
 
 use serde_json::{Number, Value};
 

@@ -16,7 +16,7 @@ pub struct FlowState {
     pub directive: ItemId,
     /// True if the outputs of the directive contain no untrusted text.
     pub declassifies: bool,
-    /// The numbers of the states that a thread with this state can start.
+    /// The numbers that identify the states of the threads that a thread with this state can start.
     pub children: BTreeSet<usize>,
 }
 

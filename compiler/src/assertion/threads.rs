@@ -91,7 +91,7 @@ struct Start {
     directive: ItemId,
     /// Index of the child's route.
     route: usize,
-    /// The number of the child's state.
+    /// The number that identifies the child's state. Equal states have equal numbers.
     state: usize,
     by: String,
     /// The line that names the directive; `None` if only a grant allows its start.
@@ -158,7 +158,7 @@ type PermissionSets = Vec<Rc<[String]>>;
 pub struct PossibleThread {
     pub directive: ItemId,
     pub trace: Vec<SpawnStep>,
-    /// The number of the state of each thread in `trace`.
+    /// For each thread in `trace`, the number that identifies its state.
     states: Vec<usize>,
     /// The thread's own permission set, then the sets of its spawn parents. An action is allowed only if every set
     /// allows the action.

@@ -7,7 +7,8 @@ use super::{Label, Problem, Severity, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ContextError {
-    /// A reference to knowledge that does not exist. `by_hook` is the hook that fetches the knowledge, if a hook does.
+    /// A reference to knowledge that does not exist. `by_hook` is the hook that fetches the knowledge; `None` if no
+    /// hook fetches it.
     #[error("unknown knowledge `{id}`")]
     UnknownItem { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
     /// A context file that does not fit into the budget of context files. `left` is the number of tokens left in the

@@ -211,7 +211,7 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
             "{known} a grant cannot restrict arguments, but a hook on `tool_call` can block calls by their arguments"
         ));
     }
-    // An id with folders is an id of this system, not a tool name of another one.
+    // An id with folders is an id of this system, not a tool name of another system.
     help_for(P::Tool, name).filter(|_| !name.contains(['.', '/'])).map(str::to_owned)
 }
 

@@ -126,7 +126,7 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_f
     let filled = fill(&body.node, &vec![String::new(); MAX_HINTED_ARGUMENTS]);
     let used: Vec<usize> = (1..=MAX_HINTED_ARGUMENTS).filter(|number| !filled.unused.contains(number)).collect();
     check_hint(hint, used.last().copied(), is_misspelled, found);
-    // `$ARGUMENTS` and `${@:2}` name arguments without an end.
+    // `$ARGUMENTS` and `${@:2}` use all arguments, so they are no sign of a gap before the last argument.
     let last = used.last().filter(|last| **last < MAX_HINTED_ARGUMENTS);
     let Some(later) = last.filter(|_| found.len() == before && !is_misspelled) else { return };
     if let Some(number) = (1..*later).find(|number| !used.contains(number)) {

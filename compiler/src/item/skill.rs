@@ -79,7 +79,7 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     let body = front.body;
     let start = Span::new(file.source, 0, 0);
     let Some(description) = description else {
-        // The front matter has a reported error, which may be the reason for the missing description. No second error
+        // The front matter has a reported error that may be the reason for the missing description, so no second error
         // is reported.
         if has_errors {
             return None;

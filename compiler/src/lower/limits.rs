@@ -62,7 +62,7 @@ pub(crate) fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl 
     effective.find_map(|limit| limit.source.span)
 }
 
-/// Returns the smallest ceiling of each limit that has a ceiling; in nano-dollars for `spend`.
+/// Returns the smallest ceiling of each limit that has a ceiling. The ceiling of `spend` is in nano-dollars.
 pub(crate) fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
     let mut smallest: BTreeMap<LimitName, u64> = BTreeMap::new();
     for (name, value, _) in parsed_ceilings(&layers.ceilings) {

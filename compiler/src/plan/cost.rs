@@ -98,7 +98,7 @@ impl PlannedModel {
         self.tokenizer.filter(|exact| *exact != self.counted_by)
     }
 
-    /// Describes how tokens are counted; completes the phrase `tokens counted …` in reports.
+    /// Describes the method of counting tokens. The text completes the phrase `tokens counted …` in reports.
     pub(crate) fn describe_counting(&self) -> String {
         if !self.counted_by.is_estimate() {
             return format!("by {}, which is exact for {}", self.counted_by, self.id);
