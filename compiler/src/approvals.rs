@@ -89,10 +89,10 @@ pub fn timeout_seconds(world: &dyn World) -> u64 {
     written.and_then(|value| value.as_u64()).filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
 }
 
-/// Returns true if a call needs no approval without a terminal. Such a call starts a directive (the calls of the
-/// directive are checked separately), reads knowledge, runs a tool of the user space, or runs a tool of the project
-/// that the user has trusted. The result is false for tools of the standard library, such as a shell or the web, and
-/// for tools of the project whose trust does not cover the arguments of their calls.
+/// Returns true for calls that need no approval without a terminal: starts of directives (whose own calls are checked
+/// separately), reads of knowledge, runs of tools of the user space, and runs of tools of the project that the user has
+/// trusted. Returns false for tools of the standard library, such as a shell or the web, and for tools of the project
+/// whose trust does not cover the arguments of their calls.
 pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
     if item.starts_with("directive.") || item.starts_with("knowledge.") {

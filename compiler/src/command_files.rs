@@ -28,8 +28,7 @@ const VALUE_START: char = '\u{E000}';
 const EXPANSION: char = '\u{E002}';
 /// Replaces code in the words of a command, after the code is recorded in a [`CODE_OF`] entry.
 const TAKEN: char = '\u{E003}';
-/// The entry for the folder of the project in the list of files that a command names. The command can name every file
-/// in this folder.
+/// The entry for the folder of the project. A command with this entry can name every file in the folder.
 pub const PROJECT_WORD: &str = ".";
 /// Prefix of the entry for the files that a script loads or starts. The path of the script follows. No word of a
 /// command contains the first character of this prefix.
@@ -37,8 +36,7 @@ pub const LOADED_BY: &str = "\0loaded by ";
 /// Prefix of the entry for a script that an interpreter executes, whatever the extension of the file is. The name of
 /// the interpreter and, after a NUL, the path of the script follow.
 pub const EXECUTED_BY: &str = "\0executed by ";
-/// Prefix of the entry for a Python module in the working folder of the command (`python3 -m`). The path of the module
-/// follows.
+/// Prefix of the entry for a Python module in the working folder of the command. The path of the module follows.
 pub const MODULE: &str = "\0module ";
 /// Prefix of the entry for a folder from which programs load code, because a variable such as `PYTHONPATH` names the
 /// folder. The path of the folder follows.
@@ -46,8 +44,7 @@ pub const SEARCHED: &str = "\0searched ";
 /// Prefix of the entry for code in an argument (`python3 -c`). The name of the interpreter and, after a NUL, the code
 /// follow.
 pub const CODE_OF: &str = "\0code of ";
-/// Prefix of the entry for a folder that the command cannot read in its sandbox, so that it can load no file from this
-/// folder. The path of the folder follows.
+/// Prefix of the entry for a folder that the command cannot read in its sandbox. The path of the folder follows.
 pub const UNREADABLE: &str = "\0unreadable ";
 /// The entry for a command that can execute every file of the project, such as `perl -e`.
 pub const EVERY_FILE: &str = "\0every file";
@@ -357,12 +354,13 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds the words of an argument that may name files. The argument is either a path or a text for a program. It is
-    /// a text if it contains white space or special characters of a shell.
+    /// Adds the words of an argument that may name files. The argument is either a path or a text for a program. An
+    /// argument with white space or special characters of a shell is a text.
     ///
-    /// `launches` is true if the command can execute the argument. Otherwise, a text is recognized by the part before the
-    /// first placeholder or expansion alone, because a path can have both. `is_shell` is true if the command reads a text as
-    /// shell commands. `depth` is the number of shell texts that enclose the argument.
+    /// `launches` is true if the command can execute the argument. If `launches` is false, only the part before the
+    /// first placeholder or expansion is checked for these characters, because the rest of a path can contain them.
+    /// `is_shell` is true if the command reads a text as shell commands. `depth` is the number of shell texts that
+    /// enclose the argument.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         if is_taken(argument) {
             return;

@@ -160,8 +160,8 @@ pub fn compile_with_default_inputs(
 ) -> (CompileRequest, Checked<Compilation>) {
     // The manifest of a plan must list only files that the compilation reads. If parts are omitted or a route is
     // assumed, the search for default inputs may read other files, so the two steps share no cache. Otherwise, the
-    // compilation reads all files of the search: an unknown input excludes no hook and no route that a missing input
-    // selects.
+    // compilation reads every file that the search reads, because it keeps all hooks and routes that a missing input
+    // can select.
     if !request.omitted.is_empty() || request.route.is_some() {
         let request = request.with_default_inputs(world);
         let compiled = compile_with_sources(world, &request, shown);

@@ -2,8 +2,8 @@
 //!
 //! Two cases exist. If the *knowledge itself* contains the closing tag of its element, each of these tags is sent as
 //! `&lt;/…`, and the plan reports their number. If a *placeholder value* completes a closing tag, alone or together
-//! with the text around it, the value is escaped; the text around the value is not, because the plan fixes that text
-//! byte for byte. Everything else is sent unchanged.
+//! with the text around it, the value is escaped. The text around the value is not escaped, because the plan fixes that
+//! text byte for byte. All other text is sent unchanged.
 
 use std::fmt::Write as _;
 use std::ops::Range;
