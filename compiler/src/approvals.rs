@@ -19,7 +19,7 @@ use crate::world::{Space, World};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadlessPolicy {
-    /// The call is allowed.
+    /// The call runs without an approval.
     Allow,
     /// The thread is suspended before the call until it is approved.
     Queue,

@@ -8,7 +8,7 @@ use crate::item::Items;
 use crate::semantics::money::Nanos;
 use crate::world::{Space, World};
 
-/// The amount if no setting contains an amount: $0.02.
+/// The value of `cache_guard` if no settings file contains it: $0.02.
 const DEFAULT_CACHE_GUARD: Nanos = Nanos(20_000_000);
 
 /// Reads `cache_guard` of `agent/chat`: the user's amount, else the default. A project can only lower the amount, unless
@@ -27,9 +27,10 @@ pub(crate) fn ineffective_project_amount(items: &Items<'_>) -> Option<(Nanos, Sp
 }
 
 struct GuardAmounts {
-    /// The amount of the user, else the default.
+    /// The amount that the user sets, else the default amount.
     base: Nanos,
-    /// The amount of the project, unless the project is the user space.
+    /// The amount that the project sets, with its place; `None` if the project sets none, or if the project is the user
+    /// space.
     project: Option<(Nanos, Span)>,
 }
 

@@ -62,13 +62,13 @@ pub struct Composed {
 /// A selection of the hooks of hook files that a composition contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookScope {
-    /// All hooks.
+    /// All hooks of the hook files.
     All,
     /// All hooks except those that never fire because their condition names other directives.
     Possible,
 }
 
-/// A value with its origin.
+/// A value of a composition, with the declaration that the value comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WithOrigin<T> {
     pub value: T,

@@ -5,7 +5,7 @@ use crate::plan::graph::{Graph, Node, Outcome};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Drawing {
-    /// Identifier of the whole drawing.
+    /// The name of the drawing, which identifies it in the output.
     pub name: String,
     /// True to draw edges from left to right instead of from top to bottom, for wide graphs with long names.
     pub is_horizontal: bool,

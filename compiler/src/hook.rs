@@ -290,7 +290,7 @@ pub struct PlannedHook {
     pub verdict: PlanVerdict,
 }
 
-/// The result of evaluating a hook at compile time.
+/// The result of evaluating the condition of a hook at compile time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum PlanVerdict {

@@ -151,7 +151,7 @@ pub struct KeyPress {
     pub key: KeyName,
 }
 
-/// A key of the keyboard.
+/// A key without its modifiers: a character, or a named key such as Enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyName {
     Char(char),
@@ -301,7 +301,7 @@ impl fmt::Display for KeyPress {
     }
 }
 
-/// The action of each key.
+/// The keys that trigger actions, each with its action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyBindings(BTreeMap<KeyPress, KeyAction>);
 

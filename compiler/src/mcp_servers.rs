@@ -27,7 +27,7 @@ pub(crate) use report::{check_servers, report_drift};
 pub use secrets::{FaultyServerValue, ServerValueFault, find_faulty_values};
 use values::{is_disabled, read_string_map, read_strings};
 
-/// Default timeout of a call.
+/// Timeout of a call if the settings contain none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A configured server, with templates not filled in.

@@ -120,7 +120,7 @@ impl<'l> ProviderCatalog<'l> {
         Self { settings, names, read: RefCell::default(), load }
     }
 
-    /// Returns true if there is any provider file.
+    /// Returns true if at least one provider file exists.
     pub(crate) fn has_any(&self) -> bool {
         !self.names.is_empty()
     }

@@ -19,7 +19,7 @@ pub enum Kind {
     Number(Number),
     String(String),
     List(Vec<Node>),
-    /// Entries in file order, keys unique.
+    /// The entries of a mapping in file order, with unique keys.
     Map(Vec<Entry>),
 }
 
@@ -83,7 +83,7 @@ impl Node {
         self.as_str().is_some_and(|s| self.span.len() == s.len())
     }
 
-    /// Returns the value without spans.
+    /// Converts the node to a JSON value, which has no spans.
     pub fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,

@@ -10,7 +10,7 @@ use crate::span::Span;
 pub struct SyntaxError {
     pub kind: SyntaxKind,
     pub message: String,
-    /// The span of the error.
+    /// The span of the text that the error is about.
     pub span: Span,
     /// The short text that a rendered error shows below the span.
     pub label: String,

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::span::{SourceId, Span};
 
-/// A text and its display path.
+/// A source text, with the path that diagnostics show for it.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// The path in diagnostics: relative to the project for files of the project, `user:…` and `system:…` for files of

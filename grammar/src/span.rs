@@ -39,7 +39,7 @@ impl Span {
     }
 }
 
-/// A value with its span.
+/// A value, and the span of the source text that it was read from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spanned<T> {
     pub node: T,

@@ -11,7 +11,7 @@ use rye_grammar::ItemId;
 
 use super::threads::{PossibleThread, ReachMemo};
 
-/// A state of threads, for the flow of text.
+/// The properties of a state that determine the flow of text. Threads with equal states share these properties.
 pub struct FlowState {
     pub directive: ItemId,
     /// True if the outputs of the directive contain no untrusted text.

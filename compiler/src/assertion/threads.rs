@@ -58,7 +58,7 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     /// The directives that a thread may start, by the permission sets of the thread. Each directive is an index into
     /// `directives`, together with the grant of the thread's own set that allows the start.
     allowed: BTreeMap<PermissionSets, Rc<[(usize, String)]>>,
-    /// The numbers of the states of all threads found so far.
+    /// The states of all threads found so far, each with the number that identifies the state.
     states: BTreeMap<StateKey, usize>,
     /// The threads that a thread can start, by the number of its state.
     starts: BTreeMap<usize, Rc<[Start]>>,
@@ -68,7 +68,7 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     remaining: usize,
     /// Number of starts that the search may still consider, initially [`MAX_STARTS`].
     remaining_starts: usize,
-    /// Number of starts in `starts`.
+    /// Total number of starts in all lists of `starts`.
     listed_starts: usize,
 }
 

@@ -1,7 +1,7 @@
 //! All codes of diagnostics with their pages, for `rye explain`. Tests check that each page has an example that yields
 //! its code, and that each code occurs in a test case.
 
-/// A code and its explain page.
+/// A diagnostic code and the page that `rye explain` prints for the code.
 #[derive(Debug, Clone, Copy)]
 pub struct Code {
     /// Topic and name: `extends::cycle`.

@@ -1,4 +1,4 @@
-//! `model::*`: models that no provider file has.
+//! `model::*`: models and tiers that no provider file lists, or that do not fit their use.
 
 use rye_grammar::Span;
 use thiserror::Error;

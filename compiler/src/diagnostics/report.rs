@@ -64,7 +64,7 @@ impl Report {
         }
     }
 
-    /// Overrides the severity.
+    /// Replaces the severity of the diagnostic.
     #[must_use]
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = to_miette_severity(severity);

@@ -7,7 +7,7 @@ use rye_grammar::{SourceId, Span};
 
 use super::{Edit, aliases, apply, layout};
 
-/// The text of a file after formatting.
+/// The result of formatting a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Formatted {
     pub text: String,

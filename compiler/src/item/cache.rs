@@ -25,7 +25,7 @@ use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, 
 use snapshot::DependencyLog;
 pub use snapshot::{CacheSnapshot, Dependencies, Dependency, Invalidation};
 
-/// The items of a world, each read on first use and cached.
+/// The items of a world. Each item is read on first use and then cached.
 pub struct Items<'w> {
     world: &'w dyn World,
     cache: Cache,
@@ -251,12 +251,12 @@ impl<'w> Items<'w> {
         primaries
     }
 
-    /// Returns the limits of the settings, read once.
+    /// Returns the limits in settings files. The files are read at the first call only.
     pub fn settings_limits(&self) -> &SettingsLimits {
         self.shared.limits.get_or_init(|| SettingsLimits::read(self))
     }
 
-    /// Returns the hooks of all hook files, read once.
+    /// Returns the hooks of all hook files. The files are read at the first call only.
     pub fn hook_files(&self) -> &HookFiles {
         self.cache.hooks.get_or_init(|| self.read_hook_files())
     }

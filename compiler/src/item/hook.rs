@@ -101,7 +101,7 @@ impl HookDecl {
         self.placeholders.is_literal_field("item_id")
     }
 
-    /// Returns the hook as a row of the hook table.
+    /// Returns the properties of the hook that determine its place in the evaluation order.
     pub(crate) fn to_candidate(&self) -> HookCandidate<'_> {
         HookCandidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
     }

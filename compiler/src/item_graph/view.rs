@@ -14,7 +14,7 @@ const LIBRARY: &str = "standard library";
 /// Largest number of labels in the text of one edge.
 const MAX_EDGE_LABELS: usize = 2;
 
-/// Relations that a view shows.
+/// A group of relations between items. A view shows the relations of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelationFilter {
     /// The relation spawns: a directive starts another directive.

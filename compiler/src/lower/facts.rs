@@ -76,7 +76,7 @@ impl PlanTimeFacts<'_> {
     }
 }
 
-/// Returns the limits as facts; `spend` is in dollars.
+/// Returns the limits as facts. The fact `spend` is in dollars.
 fn limit_facts(limits: &Limits) -> Map<String, Value> {
     LimitName::ALL.into_iter().map(|name| (name.to_string(), limits.get(name))).collect()
 }

@@ -1,4 +1,4 @@
-//! Text helpers for reasons and messages.
+//! Functions that format values and lists for reasons and messages.
 
 use serde_json::Value;
 

@@ -228,7 +228,7 @@ fn json_schema(kind: FieldType, parts: &ValueParts, description: &str, choices: 
     Value::Object(schema)
 }
 
-/// Describes a fault; completes the phrase "`findings[2]` …".
+/// Describes a fault. The text completes the phrase "`findings[2]` …".
 impl std::fmt::Display for PartProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

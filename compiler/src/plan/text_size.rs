@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::Tokenizer;
 
-/// The size of a text in a request.
+/// The size of a text in tokens, as a request contains the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextSize {
     /// Number of tokens: counted if this build has the model's tokenizer, else estimated.

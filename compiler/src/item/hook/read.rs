@@ -13,7 +13,7 @@ use crate::semantics::condition::{Condition, PatternBudget};
 use crate::semantics::hook_point::{self, HookPointRow, Mode, PathMeaning};
 use crate::world::Space;
 
-/// Keys of a hook.
+/// The keys that the declaration of a hook can have.
 pub(crate) const KEYS: [&str; 11] = [
     "id",
     "event",
