@@ -93,7 +93,7 @@ fn quote_name(name: &str) -> String {
     }
 }
 
-/// Returns the direction and the description of the change of a check; `None` if the effect of the check is equal.
+/// Returns the direction and the description of the change of a check; `None` if the check has the same effect.
 fn compare_check(name: &str, was: Option<&Value>, is: Option<&Value>) -> Option<(Direction, String)> {
     let shown = |value: Option<&Value>, default: &str| {
         value

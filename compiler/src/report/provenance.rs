@@ -23,7 +23,7 @@ pub struct DerivationStep {
 pub enum StepKind {
     /// A reason for the explained value.
     Cause,
-    /// An edit that would change the explained value, or something that must also hold before the edit has this effect.
+    /// An edit that would change the explained value, or a further condition for the effect of the edit.
     Fix,
 }
 

@@ -171,7 +171,7 @@ impl HookUses {
         }
     }
 
-    /// Records the hooks of the chain at `directive_return`. Without outputs, a thread has no tool to return.
+    /// Records the hooks of the chain at `directive_return`. Without declared outputs, a thread has no return tool.
     fn add_returns(&mut self, composed: &Composed) {
         let returns = !composed.outputs.is_empty() || composed.chain.iter().any(|link| link.is_incomplete);
         let hooks = composed.hooks.iter().filter(|hook| hook.is_live()).map(|hook| &hook.decl);

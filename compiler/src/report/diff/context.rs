@@ -21,7 +21,7 @@ pub struct PartChange {
     pub source: Option<SourceReport>,
 }
 
-/// The prefix that the first requests of two plans share. The order is the order in which providers cache: tools,
+/// The prefix that the first requests of two plans share. Parts have the order in which providers cache them: tools,
 /// system prompt, message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixChange {

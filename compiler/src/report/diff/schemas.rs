@@ -320,8 +320,8 @@ fn at_most((own, own_excluded): (Option<f64>, bool), (most, excluded): (Option<f
     own.zip(most).is_some_and(|(own, most)| own < most || (own == most && (own_excluded || !excluded)))
 }
 
-/// Returns true if a schema in normal form accepts a value, false if it does not, and `None` if this is not decided
-/// here, for example because of a pattern.
+/// Returns true if a schema in normal form accepts a value, and false if it does not. `None` if this function cannot
+/// decide, for example because of a pattern.
 fn accepts(schema: &Value, value: &Value) -> Option<bool> {
     let Value::Object(map) = schema else { return Some(*schema != Value::Bool(false)) };
     let mut is_certain = true;

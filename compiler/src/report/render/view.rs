@@ -25,7 +25,7 @@ pub struct LayerView {
     pub offset: usize,
     pub bytes: usize,
     pub tokens: u64,
-    /// The source of the layer, in words: such as `hook ID`, `body`, `palette` or the link of the extends chain.
+    /// The source of the layer in words, such as `hook ID`, `body`, `palette` or the link of the extends chain.
     pub via: String,
     pub place: Option<SourcePlace>,
 }
