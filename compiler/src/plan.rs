@@ -44,7 +44,8 @@ pub use prompt::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment};
 pub use settings::{PlanSettings, RunSettings};
 pub use text_size::{TextSize, TextSizes};
 
-/// The format version that this build writes. Older versions are read, newer ones refused.
+/// The format version that this build writes. Plans of older versions are read, and plans of newer versions are
+/// refused.
 pub const PLAN_FORMAT: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -410,10 +411,10 @@ pub enum NudgePolicy {
     Always,
 }
 
-/// The source of every limit, capability, hook, layer and tool. Stored beside the plan; the plan's hash does not cover
-/// it. Examples of keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`,
-/// `input.<name>`, `output.<name>`. For each directive of the `extends` chain, `link.<directive>` is its file, and
-/// `extends.<directive>` is its `extends` attribute, if it has one.
+/// The source of every limit, capability, hook, layer and tool. The sources are stored separately from the plan, and
+/// the plan's hash does not cover them. Examples of keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`,
+/// `layer.<id>`, `tool.<name>`, `model`, `input.<name>`, `output.<name>`. For each directive of the `extends` chain,
+/// `link.<directive>` is its file, and `extends.<directive>` is its `extends` attribute, if it has one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Origins(pub IndexMap<String, Origin>);
 

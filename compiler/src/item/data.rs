@@ -69,7 +69,8 @@ pub fn read_bool(found: &mut Diagnostics, what: &str, node: &Node) -> Option<boo
     value
 }
 
-/// Reads a finite number, or text that spells one. For any other value, adds a diagnostic and returns `None`.
+/// Reads a finite number, or a text that contains a finite number. For any other value, adds a diagnostic and returns
+/// `None`.
 pub fn read_number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_f64(),
@@ -83,7 +84,8 @@ pub fn read_number(found: &mut Diagnostics, what: &str, node: &Node) -> Option<f
     value
 }
 
-/// Reads a whole number from 0 up, or text that spells one. For any other value, adds a diagnostic and returns `None`.
+/// Reads a whole number from 0 up, or a text that contains such a number. For any other value, adds a diagnostic and
+/// returns `None`.
 pub fn read_count(found: &mut Diagnostics, what: &str, node: &Node) -> Option<u64> {
     let value = match &node.kind {
         Kind::Number(number) => number.as_u64(),

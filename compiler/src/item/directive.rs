@@ -28,7 +28,7 @@ pub struct Directive {
     pub version: Option<Spanned<String>>,
     pub extends: Option<Spanned<ItemId>>,
     pub title: Option<Spanned<String>>,
-    /// `<description>`, else the prose before the fence, else the title.
+    /// The text of `<description>`, else the prose before the fence, else the title.
     pub description: String,
     pub category: Option<Spanned<String>>,
     pub author: Option<Spanned<String>>,
@@ -51,7 +51,8 @@ pub struct Directive {
     pub body_sizes: TextSizes,
     /// [`Directive::body`], split into text and `{input:…}` placeholders.
     pub body_template: InputsText,
-    /// True if syntax errors hide declarations. A missing declaration is then not reported as a further error.
+    /// True if declarations may be missing because of syntax errors. A missing declaration is then not reported as a
+    /// further error.
     pub is_incomplete: bool,
 }
 

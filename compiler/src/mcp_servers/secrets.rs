@@ -30,7 +30,7 @@ pub enum ServerValueFault {
     Unencrypted,
     /// The value is a program such as `npx`, which fails in the sandbox because it writes below the home folder.
     Launcher(String),
-    /// The key of the value has no meaning: `timeout`, or a key of another program such as `cwd`.
+    /// The key of the value is never read: `timeout`, or a key of another program such as `cwd`.
     UnreadKey,
 }
 
@@ -118,8 +118,8 @@ fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found:
     }
 }
 
-/// Returns true for a key of a server that has no meaning. The key `timeout` is permitted, because other programs read
-/// it, in a unit of their own.
+/// Returns true for a key of a server that `rye` never reads. This includes `timeout`: the key is in `SERVER_KEYS`,
+/// because other programs read it, but its unit differs between these programs.
 fn is_unread(key: &str) -> bool {
     key == "timeout" || !SERVER_KEYS.contains(&key)
 }

@@ -14,7 +14,7 @@ use crate::semantics::money::Nanos;
 pub const SCRIPTED_WIRE: &str = "scripted";
 /// The supported wire formats of requests and streams.
 pub(crate) const WIRE_FORMATS: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED_WIRE];
-/// The value of `prices` for a model without cost, or whose cost does not matter.
+/// The value of `prices` for a model whose cost counts as zero.
 const NO_PRICE: &str = "none";
 /// Keys of a provider file that describe its models and not the connection.
 const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];

@@ -9,7 +9,7 @@ use super::{PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse};
 /// Upper bound on the tokens that a request has in addition to its texts: the provider's own system text, and the
 /// fields outside of the messages.
 pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
-/// Tokens that a provider adds to its system text once a request offers tools.
+/// Upper bound on the tokens that a provider adds to its own system text if a request offers tools.
 pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;
 /// Upper bound on the tokens that a provider adds around one tool definition.
 pub const TOOL_OVERHEAD_TOKENS: u64 = 128;

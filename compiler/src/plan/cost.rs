@@ -38,7 +38,7 @@ pub struct Tokens {
 }
 
 impl Prices {
-    /// The prices of a free model: the provider file states prices of zero.
+    /// The prices of a model with `prices: none` in the provider file: all prices are zero.
     pub const NONE: Self = Self { input: 0, output: 0, cache_read: 0, cache_write: 0, long_prompt: None };
 
     /// Returns the cost of a request; `None` if it overflows. Only the sum over all tokens is rounded, up to a whole

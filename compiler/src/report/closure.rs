@@ -161,7 +161,8 @@ pub(crate) fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTre
 /// The list of directives cannot be read.
 pub(crate) fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>, WorldError> {
     if !granted_patterns(plan).any(|pattern| may_spawn(&pattern)) {
-        // No grant allows a start, so no list of all directives is needed; in a large project, reading it is slow.
+        // No grant allows a start, so the list of all directives, which is slow to read in a large project, is not
+        // needed.
         let items = Items::new(world);
         let started = hook_starts(plan).chain(plan.continuation_directive.clone());
         return Ok(started.filter(|id| items.exists(ItemKind::Directive, id)).collect());

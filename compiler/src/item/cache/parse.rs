@@ -17,7 +17,7 @@ use crate::world::{ItemKind, Space, WorldError};
 pub(super) fn parse_directive(file: FileRef, text: &str, found: &mut Diagnostics) -> Option<Directive> {
     let mut debris = Diagnostics::new();
     let parsed = rye_grammar::directive::parse(file.source, text);
-    // Without a fence, the error about the missing fence explains the front matter.
+    // If there is no fence, the help of the error about the missing fence also describes the front matter.
     if parsed.tree.fence.is_some() {
         found.extend(front_matter_of_directive(&file, text));
     }

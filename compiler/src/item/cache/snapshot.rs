@@ -27,7 +27,7 @@ pub enum Dependency {
     Palette(Arc<[Grant]>),
 }
 
-/// The reads made while a result was computed, sorted, without duplicates.
+/// The dependencies of a result: the reads that were made while it was computed, sorted and without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependencies(Vec<Dependency>);
 
@@ -68,7 +68,7 @@ type McpJsonResult = Result<Option<Arc<[u8]>>, WorldError>;
 type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
 /// Maximum number of unused sources with which a cache is always reused. A cache with more unused sources is dropped if
-/// it has more unused sources than used ones.
+/// fewer of its sources are used than unused.
 const MAX_UNUSED_SOURCES: usize = 1000;
 
 impl Dependencies {

@@ -179,7 +179,7 @@ fn check_parts(element: &Element, kind: FieldType, known: &[&str], found: &mut D
     check_children(found, element, &["item", "field"]);
 }
 
-/// Returns the name of a field. If the name is missing, or is not a name that a placeholder can contain, reports it and
+/// Returns the name of a field. If the name is missing, or if a placeholder cannot contain it, reports an error and
 /// returns `None`.
 fn field_name(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
     let Some(name) = element.attribute("name") else {

@@ -319,8 +319,8 @@ impl ActionReader<'_> {
         kinds
     }
 
-    /// Reads the text of a key that must be one of `words`. Reports any other text, unless the text contains a
-    /// placeholder, but returns it too. `None` if the key is missing or its value is not a text.
+    /// Reads the text of a key that must be one of `words`. Also returns any other text. Reports such a text if it
+    /// contains no placeholder. `None` if the key is missing or its value is not a text.
     fn known_word(&mut self, key: &str, words: &[&str]) -> Option<String> {
         let node = self.get(key)?;
         let word = self.text(key)?;

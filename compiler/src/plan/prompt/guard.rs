@@ -1,4 +1,4 @@
-//! The protection of the element that encloses a layer: no text inside the element can end it early.
+//! The protection of the element that encloses a layer: no text inside the element can end the element early.
 //!
 //! Two cases exist. If the *knowledge itself* contains the closing tag of its element, each of these tags is sent as
 //! `&lt;/…`, and the plan reports their number. If a *placeholder value* completes a closing tag, alone or together
