@@ -468,7 +468,7 @@ pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Dia
 }
 
 /// Adds the names of parameters that a condition looks for in `call.input`, such as `command` in `call.input contains
-/// "command"`, each with its span and `true`.
+/// "command"`. Each name is added with its span and with `true`, because the condition searches for the name.
 fn collect_searched_parameters(expr: &Expr, all: &mut Vec<(String, Span, bool)>) {
     match &expr.kind {
         ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {

@@ -84,7 +84,7 @@ struct SpawnRoute {
 }
 
 /// All directives with their spawns on each route. `starting` holds the directives that spawn others. `others` holds
-/// the rest, which the checks need only if a directive of `starting` spawns them.
+/// all other directives, which the checks need only if a directive of `starting` spawns them.
 #[derive(Default)]
 pub struct Spawns {
     starting: SpawnRoutes,

@@ -86,8 +86,9 @@ fn hook_role(hook: &PlannedHook) -> HookRole {
     }
 }
 
-/// Returns true if `other` acts at the same event as `one`, with an equal or a stronger effect; an ignored answer is
-/// the weakest. Conditions are not compared. `reads_status` is true if a hook may act on the end status.
+/// Returns true if `other` acts at the same event as `one`, with an equal or a stronger effect. An ignored answer is
+/// the weakest effect. Conditions are not compared. If `reads_status` is false, no hook acts on the end status, so two
+/// hooks that end a thread may set different statuses.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
