@@ -10,7 +10,7 @@ use rye_compiler::semantics::money::Nanos;
 use crate::event::{
     AcceptedInput, AttemptIntended, Delivery, Event, EventBody, HookOutcome, HookVerdict, ReceivedMessage, UserInput,
 };
-use crate::event::{ControlMessage, LimitHit};
+use crate::event::{Continues, ControlMessage, LimitHit};
 use crate::exchange::{Request, RequestTurns, Usage, cost};
 use crate::hooks::{HookPointResult, HookTable};
 use crate::live_state::LiveState;
@@ -301,13 +301,16 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
     };
     let mut parts: Vec<ContextPart> = plan.prompt.system.iter().map(|layer| of_layer("system", layer)).collect();
     if !state.conversation.prompted {
-        let (layers, sent) = match &state.continues {
-            // A continued conversation already contains the layers of the first message.
-            Some(continues) => (&plan.prompt.continued, continues.sent.as_slice()),
-            None => (&plan.prompt.first_message, &[][..]),
+        let first = plan.prompt.first_message.iter();
+        let layers: Vec<&Layer> = match state.continued_prompts() {
+            // A continued conversation already contains the unchanged layers of the first message.
+            Some(Continues { sent, resent, .. }) => {
+                let continued = plan.prompt.continued.iter().filter(|layer| !sent.contains(&layer.id));
+                first.filter(|layer| resent.contains(&layer.id)).chain(continued).collect()
+            }
+            None => first.collect(),
         };
-        let layers = layers.iter().filter(|layer| !sent.contains(&layer.id));
-        parts.extend(layers.map(|layer| of_layer("first_message", layer)));
+        parts.extend(layers.into_iter().map(|layer| of_layer("first_message", layer)));
     }
     parts.extend(plan.palette.iter().map(|tool| ContextPart {
         kind: "tool".to_owned(),

@@ -191,13 +191,22 @@ impl Prompt {
     }
 
     /// Renders the opening of a continuation or a resumed thread whose last user message is `message`: the system
-    /// prompt and that message with its layers. The layers with the ids in `sent` are left out, because the
-    /// conversation contains them already.
-    pub fn render_continuation(&self, known: &mut dyn PromptFacts, message: &str, sent: &[String]) -> OpeningMessages {
+    /// prompt and that message with its layers. The continuation layers with the ids in `sent` are left out, because
+    /// the conversation contains them already. The layers of the first message with the ids in `resent` are added,
+    /// because the conversation contains an earlier text of them.
+    pub fn render_continuation(
+        &self,
+        known: &mut dyn PromptFacts,
+        message: &str,
+        sent: &[String],
+        resent: &[String],
+    ) -> OpeningMessages {
         let mut seen = BTreeSet::new();
         let system = render_sent_layers(&self.system, known, &mut seen);
-        let mut layers = render_sent_layers(&self.continued, known, &mut seen);
-        layers.retain(|(layer, _)| !sent.contains(&layer.id));
+        let changed = self.first_message.iter().filter(|layer| resent.contains(&layer.id));
+        let mut layers = render_sent_layers(changed, known, &mut seen);
+        let continued = render_sent_layers(&self.continued, known, &mut seen);
+        layers.extend(continued.into_iter().filter(|(layer, _)| !sent.contains(&layer.id)));
         let mut opening = opening_messages(&system, &layers);
         let after = |layer: &&(&Layer, String)| layer.0.position == Some(Position::After);
         let before: Vec<&str> = layers.iter().filter(|l| !after(l)).map(|(_, text)| text.as_str()).collect();
@@ -234,7 +243,7 @@ fn join_layers(layers: &[(&Layer, String)]) -> String {
 /// text is not sent. A knowledge item is sent only at its first position: `seen` holds the ids of the knowledge items
 /// at earlier positions.
 pub(crate) fn render_sent_layers<'l>(
-    layers: &'l [Layer],
+    layers: impl IntoIterator<Item = &'l Layer>,
     known: &mut dyn PromptFacts,
     seen: &mut BTreeSet<&'l str>,
 ) -> Vec<(&'l Layer, String)> {

@@ -130,6 +130,10 @@ pub struct Continues {
     /// again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<String>,
+    /// Ids of layers of the plan's first message of which the continued conversation contains an earlier text; the
+    /// continuation sends these layers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resent: Vec<String>,
     /// Messages that waited in the thread that this thread continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedMessage>,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PromptBounds;
 use crate::image::ImageRef;
+use crate::message::Message;
 
 /// A message as it was submitted, before its intake.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,6 +160,14 @@ pub struct ShellRan {
     /// True if the model does not get the output.
     pub excluded: bool,
     pub duration_ms: u64,
+}
+
+impl ShellRan {
+    /// Returns the command and its output as a message of the conversation.
+    pub fn message(&self) -> Message {
+        let Self { command, output, exit_code, excluded, .. } = self;
+        Message::Bash { command: command.clone(), output: output.clone(), exit_code: *exit_code, excluded: *excluded }
+    }
 }
 
 /// The run of a command that the settings declare.

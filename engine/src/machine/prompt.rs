@@ -15,14 +15,14 @@ use crate::message::Message;
 /// Returns the events that open the conversation.
 pub(super) fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
     let mut images = state.launch.as_ref().map(|launch| launch.images.clone()).unwrap_or_default();
-    let (source, opening) = if let Some(continues) = &state.continues {
+    let (source, opening) = if let Some(continues) = state.continued_prompts() {
         let mut known =
             RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadContinued, None) };
         let prompt = step::undelivered_prompt(state);
         images.extend(prompt.iter().flat_map(|prompt| prompt.images.clone()));
         let message = prompt.map(|prompt| prompt.text.as_str()).or(state.continuation_message()).unwrap_or("");
         let source = if prompt.is_some() { MessageSource::Prompt } else { MessageSource::Continuation };
-        (source, plan.prompt.render_continuation(&mut known, message, &continues.sent))
+        (source, plan.prompt.render_continuation(&mut known, message, &continues.sent, &continues.resent))
     } else {
         let mut known = RuntimeFacts { state, facts: facts::point_facts(plan, state, HookPoint::ThreadStarted, None) };
         if let Some(prompt) = step::undelivered_prompt(state) {

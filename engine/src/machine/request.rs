@@ -41,7 +41,7 @@ fn build_turn_request(plan: &Plan, state: &ThreadState, max_output: u64, turns: 
         turns: without_refused_images(state.model(plan), to_turns(sent)),
         tools: if text_tools { Vec::new() } else { tool_definitions(plan, state) },
         max_output,
-        first_turn_constant: untouched && state.continues.is_none(),
+        first_turn_constant: untouched && state.continued_prompts().is_none(),
         sampling: state.model(plan).sampling.clone(),
         text_tools,
         cue: thread_position(plan, state),

@@ -19,13 +19,14 @@ pub(crate) struct InheritedMessages {
 }
 
 impl InheritedMessages {
-    /// Returns the whole conversation of a thread.
-    pub fn whole(state: ThreadState) -> Self {
-        Self { messages: state.conversation.messages, open_prompt: state.conversation.open_prompt }
+    /// Returns the whole conversation of a thread, and the outputs of commands that no prompt has followed yet.
+    pub fn whole(state: &ThreadState) -> Self {
+        let messages = [state.conversation.messages.clone(), waiting_outputs(state)].concat();
+        Self { messages, open_prompt: state.conversation.open_prompt.clone() }
     }
 
-    /// Returns the messages of a thread that a handoff retains. The messages of the unfinished prompt and the messages
-    /// after the last reply are retained whatever their length. Of the other messages, the newest are retained, up to
+    /// Returns the messages of a thread that a handoff retains. The messages of the unfinished prompt, the messages
+    /// after the last reply and the waiting outputs of commands are retained whatever their length. Of the other messages, the newest are retained, up to
     /// `continuation.resume_ceiling_tokens` tokens. The first retained message is a message of the user.
     pub fn after_handoff(plan: &Plan, state: &ThreadState) -> Self {
         Self::within(plan.settings.values().resume_ceiling_tokens, state)
@@ -59,11 +60,17 @@ impl InheritedMessages {
         let rest = messages.get(start..).unwrap_or_default();
         if prompt.is_empty() || start <= prompt.start {
             let open_prompt = (!prompt.is_empty()).then(|| prompt.start - start..prompt.end - start);
-            return Self { messages: rest.to_vec(), open_prompt };
+            return Self { messages: [rest, &waiting_outputs(state)].concat(), open_prompt };
         }
         let own = messages.get(prompt).unwrap_or_default();
-        Self { messages: [own, rest].concat(), open_prompt: Some(0..own.len()) }
+        Self { messages: [own, rest, &waiting_outputs(state)].concat(), open_prompt: Some(0..own.len()) }
     }
+}
+
+/// Returns the outputs of the user's commands that wait for the next prompt of a chat.
+fn waiting_outputs(state: &ThreadState) -> Vec<SharedMessage> {
+    let outputs = state.chat.iter().flat_map(|chat| &chat.outputs);
+    outputs.map(|ran| SharedMessage::from(ran.message())).collect()
 }
 
 /// Returns the number of messages at the end of the conversation that a compaction retains in addition to its summary.

@@ -198,8 +198,8 @@ pub(super) fn hook_run(
 fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {
     let state = walk.state;
     match point {
-        HookPoint::ThreadStarted if state.continues.is_some() => StepResult::Finished(Outcome::Pass),
-        HookPoint::ThreadContinued if state.continues.is_none() => StepResult::Finished(Outcome::Pass),
+        HookPoint::ThreadStarted if state.continued_prompts().is_some() => StepResult::Finished(Outcome::Pass),
+        HookPoint::ThreadContinued if state.continued_prompts().is_none() => StepResult::Finished(Outcome::Pass),
         // The intake has run the hooks of these points before the message entered the conversation.
         HookPoint::Input | HookPoint::Command => StepResult::Finished(Outcome::Pass),
         HookPoint::ToolCall => calls::before_gate(walk),

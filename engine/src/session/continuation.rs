@@ -148,6 +148,7 @@ impl EngineContext {
                 after: None,
                 prompts: 0,
                 sent: Vec::new(),
+                resent: Vec::new(),
                 queue: waiting_messages(&state),
                 mode: mode_of(&state),
                 prompt_grants: narrowed,
@@ -223,8 +224,8 @@ impl EngineContext {
         let prompt = prompts.map(|prompts| ContinuedPrompt { number: prompts + 1, limits: plan.limits, capped: false });
         let mode = state.chat.as_ref().map(|chat| chat.mode.min(ChatMode::Ask)).unwrap_or_default();
         let (origin, text, history) = match place {
-            ResumePoint::End => (ThreadOrigin::Resume, message.text, InheritedMessages::whole(state)),
-            ResumePoint::Turn(_) => (ThreadOrigin::Fork, message.text, InheritedMessages::whole(state)),
+            ResumePoint::End => (ThreadOrigin::Resume, message.text, InheritedMessages::whole(&state)),
+            ResumePoint::Turn(_) => (ThreadOrigin::Fork, message.text, InheritedMessages::whole(&state)),
             ResumePoint::Handoff => (
                 ThreadOrigin::Handoff,
                 self.continuation_text(&plan, opened.grants.first()).await?,
@@ -250,6 +251,7 @@ impl EngineContext {
                 after: None,
                 prompts: 0,
                 sent: Vec::new(),
+                resent: Vec::new(),
                 queue: Vec::new(),
                 mode,
                 prompt_grants: None,

@@ -228,7 +228,7 @@ impl EngineContext {
             let state = replay(inherited, &before.events);
             inherited = match &before.handoff_plan {
                 Some(plan_id) => InheritedMessages::after_handoff(&stored_plan(self, plan_id)?, &state),
-                None => InheritedMessages::whole(state),
+                None => InheritedMessages::whole(&state),
             };
         }
         Ok(inherited)

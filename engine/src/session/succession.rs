@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rye_compiler::plan::{Layer, Plan, PlanLimits};
+use rye_compiler::plan::{Layer, LayerKind, Plan, PlanLimits};
 
 use super::continuation::{PriorThread, mode_of, parent_context, waiting_messages};
 use super::{MAX_CHAIN_THREADS, ThreadInit, stored_plan};
@@ -12,7 +12,7 @@ use crate::error::DriveError;
 use crate::event::{Continues, Event, EventBody, ThreadHead, ThreadOrigin};
 use crate::live::EventSink;
 use crate::machine::retained_messages::InheritedMessages;
-use crate::machine::state::Successor;
+use crate::machine::state::{Successor, ThreadState};
 use crate::message::SharedMessage;
 use crate::session_tree::session_rows;
 use crate::store::{Change, RowUpdate};
@@ -27,6 +27,8 @@ struct BranchPoint {
     /// The id of the thread's plan.
     plan_id: String,
     messages: Vec<SharedMessage>,
+    /// The continuation with which the thread begins, if the position is before the thread's first message.
+    unopened: Option<Continues>,
 }
 
 impl EngineContext {
@@ -46,7 +48,8 @@ impl EngineContext {
             at,
             hash,
             plan_id: old_id.clone(),
-            messages: state.conversation.messages.clone(),
+            messages: InheritedMessages::whole(&state).messages,
+            unopened: unopened(&state),
         };
         let place = match successor.before_prompt {
             None => whole(),
@@ -63,12 +66,14 @@ impl EngineContext {
         let plan_id = successor.plan.unwrap_or(old_id);
         let plan = if plan_id == state.plan_id { old_plan } else { Arc::new(stored_plan(self, &plan_id)?) };
         let is_same_plan = plan_id == place.plan_id;
-        let sent = if is_same_plan {
-            plan.prompt.continued.iter().map(|layer| layer.id.clone()).collect()
-        } else {
-            let earlier = stored_plan(self, &place.plan_id)?;
-            equal_layers(&plan, &earlier)
-        };
+        let earlier = if is_same_plan { Arc::clone(&plan) } else { Arc::new(stored_plan(self, &place.plan_id)?) };
+        let mut sent = layers_with_sent_text(&plan.prompt.continued, &earlier);
+        let mut resent = changed_layers(&plan, &earlier);
+        if let Some(unopened) = &place.unopened {
+            sent.retain(|id| unopened.sent.contains(id));
+            let is_missing = |id: &&String| !resent.contains(id);
+            resent.extend(unopened.resent.iter().filter(is_missing).cloned().collect::<Vec<_>>());
+        }
         // The session keeps its budget: another plan can only narrow the remaining budget.
         let limits = within(&remaining, &plan.thread_limits());
         if limits.spawns < remaining.spawns {
@@ -93,6 +98,7 @@ impl EngineContext {
                 after: (place.thread != *thread).then(|| thread.to_string()),
                 prompts,
                 sent,
+                resent,
                 queue: waiting_messages(&state),
                 mode: mode_of(&state),
                 prompt_grants: None,
@@ -127,7 +133,8 @@ impl EngineContext {
         let plan_id = ThreadHead::of(&events).plan_id.unwrap_or_default().to_owned();
         let at = events.last().map_or(0, |event| event.seq);
         let (state, hash) = self.state_at(&thread, at, MAX_CHAIN_THREADS)?;
-        Ok(BranchPoint { thread, at, hash, plan_id, messages: state.conversation.messages })
+        let (messages, unopened) = (InheritedMessages::whole(&state).messages, unopened(&state));
+        Ok(BranchPoint { thread, at, hash, plan_id, messages, unopened })
     }
 
     /// Finds the position before a prompt, in the thread `last` or in a thread that `last` continues. Fails if none of
@@ -140,7 +147,8 @@ impl EngineContext {
             if let Some(at) = end_before(&events, prompt) {
                 let plan_id = head.plan_id.unwrap_or_default().to_owned();
                 let (state, hash) = self.state_at(&thread, at, MAX_CHAIN_THREADS)?;
-                return Ok(BranchPoint { thread, at, hash, plan_id, messages: state.conversation.messages });
+                let (messages, unopened) = (InheritedMessages::whole(&state).messages, unopened(&state));
+                return Ok(BranchPoint { thread, at, hash, plan_id, messages, unopened });
             }
             let Some(continues) = head.continues else { break };
             thread = ThreadId::parse(&continues.thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
@@ -174,14 +182,30 @@ fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     last_end.or_else(|| start.seq.checked_sub(1))
 }
 
-/// Returns the ids of the continuation layers of `plan` that need not be sent again, because the first message or the
-/// continuation layers of `earlier` contain an equal layer.
-fn equal_layers(plan: &Plan, earlier: &Plan) -> Vec<String> {
-    let is_known = |layer: &Layer| {
-        let mut known = earlier.prompt.first_message.iter().chain(&earlier.prompt.continued);
-        known.any(|one| one.id == layer.id && one.segments == layer.segments)
-    };
-    plan.prompt.continued.iter().filter(|layer| is_known(layer)).map(|layer| layer.id.clone()).collect()
+/// Returns the continuation with which a thread begins, if the thread has no message of its own yet.
+fn unopened(state: &ThreadState) -> Option<Continues> {
+    state.continues.clone().filter(|_| !state.conversation.prompted)
+}
+
+/// Returns true if the first message or the continuation layers of `earlier` contain an equal layer.
+fn has_equal_layer(earlier: &Plan, layer: &Layer) -> bool {
+    let mut known = earlier.prompt.first_message.iter().chain(&earlier.prompt.continued);
+    known.any(|one| one.id == layer.id && one.segments == layer.segments)
+}
+
+/// Returns the ids of those layers that need not be sent again, because a thread with the plan `earlier` has sent them.
+fn layers_with_sent_text(layers: &[Layer], earlier: &Plan) -> Vec<String> {
+    layers.iter().filter(|layer| has_equal_layer(earlier, layer)).map(|layer| layer.id.clone()).collect()
+}
+
+/// Returns the ids of the layers of the first message whose text differs from the text that a thread with the plan
+/// `earlier` has sent. Leaves out the user's prompt, layers that a hook provides at the start of a thread, and layers
+/// that every continuation sends.
+fn changed_layers(plan: &Plan, earlier: &Plan) -> Vec<String> {
+    let is_continued = |layer: &Layer| plan.prompt.continued.iter().any(|one| one.id == layer.id);
+    let layers = plan.prompt.first_message.iter();
+    let own = layers.filter(|layer| layer.kind != LayerKind::Prompt && layer.hook.is_none() && !is_continued(layer));
+    own.filter(|layer| !has_equal_layer(earlier, layer)).map(|layer| layer.id.clone()).collect()
 }
 
 fn within(one: &PlanLimits, other: &PlanLimits) -> PlanLimits {

@@ -188,7 +188,7 @@ fn continuation_wraps_the_message_in_its_hooks() {
     );
     let inside = "<metadata><context><system>sys</system></context></metadata>";
     let prompt = compile_without_inputs(&with_directives(world, &[("leaf", "", inside, "Do it.")]), "leaf").plan.prompt;
-    let sent = prompt.render_continuation(&mut KnowingRun { fires: true }, "Go on.", &[]);
+    let sent = prompt.render_continuation(&mut KnowingRun { fires: true }, "Go on.", &[], &[]);
     assert_eq!(sent.system, "S");
     assert_eq!(
         sent.message,

@@ -174,10 +174,7 @@ pub(super) fn on_shell_ran(state: &mut ThreadState, ran: &ShellRan) {
 /// Adds the outputs of the commands since the last prompt to the conversation, before the prompt.
 pub(super) fn show_outputs(state: &mut ThreadState) {
     let ran = state.chat.as_mut().map(|chat| std::mem::take(&mut chat.outputs)).unwrap_or_default();
-    state.conversation.messages.extend(ran.into_iter().map(|ran| {
-        let ShellRan { command, output, exit_code, excluded, .. } = ran;
-        SharedMessage::from(Message::Bash { command, output, exit_code, excluded })
-    }));
+    state.conversation.messages.extend(ran.iter().map(|ran| SharedMessage::from(ran.message())));
 }
 
 /// Requests a summary of the conversation at the next idle step. Does nothing in a session without messages.

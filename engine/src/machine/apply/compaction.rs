@@ -14,7 +14,7 @@ pub(super) fn summarized(state: &mut ThreadState, compacted: &Compacted) {
     let tail = messages.len().saturating_sub(compacted.keep);
     // Commands of the user can precede the prompt of the thread, so its index is not always 0.
     let own = messages.iter().position(|message| matches!(**message, Message::User { .. })).map_or(0, |at| at + 1);
-    let prompt = if state.conversation.prompted && state.continues.is_none() { own.min(tail) } else { 0 };
+    let prompt = if state.conversation.prompted && state.continued_prompts().is_none() { own.min(tail) } else { 0 };
     let summary = Message::CompactionSummary { text: compacted.summary.clone() }.into();
     let open = state.conversation.open_prompt.clone().unwrap_or(0..0);
     let mut new_indexes = Vec::with_capacity(messages.len());

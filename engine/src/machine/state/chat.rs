@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_compiler::plan::Grant;
 
 use super::{EarlyEnd, MeasuredTokens, ThreadState};
-use crate::event::{ChatMode, ContinuedPrompt, Delivery, PromptBounds, QueuedMessage, ShellRan};
+use crate::event::{ChatMode, ContinuedPrompt, Continues, Delivery, PromptBounds, QueuedMessage, ShellRan};
 use crate::thread::Cost;
 
 /// The state that only a chat has: its prompts, queued messages and requests of the user.
@@ -203,6 +203,14 @@ impl ThreadState {
 }
 
 impl ThreadState {
+    /// Returns the continuation of an earlier thread. `None` if the thread continues no thread, or if the continued
+    /// conversation of a chat has no prompt: then this thread opens with the layers of the first message.
+    pub fn continued_prompts(&self) -> Option<&Continues> {
+        let continues = self.continues.as_ref()?;
+        let has_no_prompt = continues.prompts == 0 && continues.prompt.is_none() && continues.message.is_none();
+        (self.chat.is_none() || !has_no_prompt).then_some(continues)
+    }
+
     /// Returns the unfinished prompt of the continued thread until the prompt has started in this thread; `None` after
     /// that, or if no prompt was unfinished.
     pub fn unstarted_continuation(&self) -> Option<ContinuedPrompt> {

@@ -142,7 +142,9 @@ async fn fork_continues_from_the_end_of_an_earlier_prompt_within_the_budget_of_t
     let (first, second, fork) = (&requests[0], &requests[1], &requests[2]);
     assert_eq!(fork.turns[..2], second.turns[..2]);
     assert_eq!(user_texts(fork)[1..], ["another two"]);
-    assert_eq!((&fork.system, user_texts(&requests[3])), (&first.system, vec!["another one".to_owned()]));
+    // Before the first prompt, the conversation is empty, so the fork opens as the first thread.
+    let opening = user_texts(first)[0].replace("\n\none", "\n\nanother one");
+    assert_eq!((&fork.system, user_texts(&requests[3])), (&first.system, vec![opening]));
     let threads = engine.threads().list().unwrap();
     assert_eq!(threads.len(), 3);
     let tree = session_tree(&engine.threads(), &handle.thread_id).unwrap();
@@ -218,6 +220,71 @@ async fn another_plan_keeps_the_conversation_and_repeats_no_layer() {
     // The opening of the new thread is the opening of the new plan.
     let checked = crate::attest::check_opening(&next.plan, &last);
     assert!(matches!(checked, crate::attest::OpeningCheck::AsPlanned { .. }), "{checked:?}");
+}
+
+/// Continues a session with the plan of the present files.
+async fn replan(lab: &Lab, engine: &Engine, handle: &ThreadHandle) -> Compilation {
+    let next = plan(lab);
+    let id = engine.store_plan(&next).await.unwrap();
+    let id = handle.control().send_with_id(ControlMessage::Replan { plan: id }).unwrap();
+    tokio::time::timeout(Duration::from_mins(2), handle.control().settled(&id)).await.expect("the session continues");
+    next
+}
+
+fn write_directive(lab: &Lab, tool: &str, body: &str) {
+    let grants = super::permit(&[tool]);
+    lab.directive("talk", &format!("<limits turns=\"4\" spend=\"1.00\"/>{grants}"), "");
+    let path = lab.path().join(".ai/directives/test/talk.md");
+    let text = std::fs::read_to_string(&path).unwrap().replace("Do it.", body);
+    std::fs::write(path, text).unwrap();
+}
+
+#[tokio::test]
+async fn another_plan_before_the_first_prompt_sends_the_whole_first_message() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    let shell = ControlMessage::Shell { command: "echo shown".into(), excluded: false };
+    let shell = handle.control().send_with_id(shell).unwrap();
+    tokio::time::timeout(Duration::from_mins(2), handle.control().settled(&shell)).await.expect("the command runs");
+    write_directive(&lab, "rye.file-system.read", "Do it.");
+    replan(&lab, &engine, &handle).await;
+    write_directive(&lab, "rye.file-system.ls", "Do it well.");
+    let next = replan(&lab, &engine, &handle).await;
+    prompt(&handle, "one", 1).await;
+    let last = close(&engine, &handle).await;
+    let requests = lab.model.requests.lock().unwrap().clone();
+    let texts = user_texts(&requests[0]);
+    assert!(texts.iter().any(|text| text.contains("shown")), "{texts:?}");
+    let opening = texts.last().unwrap();
+    assert!(opening.contains("<directive name=\"talk\">") && opening.contains("Do it well."), "{opening}");
+    assert!(opening.ends_with("one"), "{opening}");
+    let checked = crate::attest::check_opening(&next.plan, &last);
+    assert!(matches!(checked, crate::attest::OpeningCheck::AsPlanned { .. }), "{checked:?}");
+}
+
+#[tokio::test]
+async fn another_plan_sends_the_changed_text_of_its_directive_once() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    prompt(&handle, "one", 1).await;
+    write_directive(&lab, "rye.file-system.read", "Do it well.");
+    replan(&lab, &engine, &handle).await;
+    // No prompt came between the two plans, so the text of the first of them is still to be sent.
+    write_directive(&lab, "rye.file-system.ls", "Do it well.");
+    replan(&lab, &engine, &handle).await;
+    prompt(&handle, "two", 2).await;
+    write_directive(&lab, "rye.file-system.glob", "Do it well.");
+    replan(&lab, &engine, &handle).await;
+    prompt(&handle, "three", 3).await;
+    close(&engine, &handle).await;
+    let requests = lab.model.requests.lock().unwrap().clone();
+    let texts = user_texts(&requests[2]);
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[0].contains("Do it.") && texts[0].ends_with("one"), "{texts:?}");
+    assert_eq!(texts[1], "<directive name=\"talk\">\nd\n\nDo it well.\n</directive>\n\ntwo");
+    assert_eq!(texts[2], "three");
 }
 
 #[tokio::test]
