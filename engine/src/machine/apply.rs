@@ -132,8 +132,8 @@ fn open(state: &mut ThreadState, opened: &Opened) {
 fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
     match input.source {
         MessageSource::Prompt => {
-            state.conversation.prompted = true;
             chat::on_prompt_delivered(state);
+            state.conversation.prompted = true;
             let first = state.conversation.messages.len();
             chat::show_outputs(state);
             let end = state.conversation.messages.len() + 1;
@@ -309,6 +309,7 @@ fn settle(state: &mut ThreadState, settled: &Settled) {
 
 fn attempt(state: &mut ThreadState, intended: &AttemptIntended) {
     state.cost.unpriced |= intended.unpriced;
+    chat::on_model_call(state);
     state.position = RunPosition::At(if intended.compacts { Node::Compact } else { Node::Model });
     state.wait_until = None;
     state.attempts = intended.attempt + 1;

@@ -2,7 +2,9 @@
 
 use rye_compiler::plan::{Node, Outcome};
 
-use super::super::state::{CompactionRequest, CurrentPrompt, RunPosition, Successor, ThreadState, UserCommand};
+use super::super::state::{
+    CompactionRequest, CurrentPrompt, PromptProgress, RunPosition, Successor, ThreadState, UserCommand,
+};
 use crate::event::{
     AcceptedInput, ChatMode, CommandRan, Continues, Delivery, INTERRUPTED_REPLY, PromptEnded, PromptStarted,
     PromptStatus, QueuedMessage, SessionNamed, ShellRan, UserInput,
@@ -23,8 +25,14 @@ pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted
     // The user has seen the held messages before this prompt and could submit them again, so they are no longer held.
     chat.held.clear();
     let (number, is_capped) = (started.prompt, started.capped);
-    chat.current =
-        Some(CurrentPrompt { number, cost_before, seconds_before, spawned_before, is_delivered: false, is_capped });
+    chat.current = Some(CurrentPrompt {
+        number,
+        cost_before,
+        seconds_before,
+        spawned_before,
+        progress: PromptProgress::Queued,
+        is_capped,
+    });
     state.limits = started.limits;
     state.position = RunPosition::After(Node::Idle, Outcome::Prompt);
     state.limit = None;
@@ -98,18 +106,39 @@ pub(super) fn on_named(state: &mut ThreadState, named: &SessionNamed) {
 /// Removes the first message of the queue, which is the message of the current prompt, and marks the prompt as
 /// delivered.
 pub(super) fn on_prompt_delivered(state: &mut ThreadState) {
+    let opens = !state.conversation.prompted;
     let Some(chat) = &mut state.chat else { return };
     chat.queue.pop_front();
     if let Some(current) = &mut chat.current {
-        current.is_delivered = true;
+        current.progress = PromptProgress::Delivered { opens };
     }
 }
 
 /// Marks the current prompt of a continuation as delivered, because the conversation already contains its message.
 pub(super) fn on_prompt_continued(state: &mut ThreadState) {
     if let Some(current) = state.chat.as_mut().and_then(|chat| chat.current.as_mut()) {
-        current.is_delivered = true;
+        current.progress = PromptProgress::Called;
     }
+}
+
+/// Records that a model call of the current prompt starts.
+pub(super) fn on_model_call(state: &mut ThreadState) {
+    let current = state.chat.as_mut().and_then(|chat| chat.current.as_mut());
+    if let Some(current) = current.filter(|current| current.progress != PromptProgress::Queued) {
+        current.progress = PromptProgress::Called;
+    }
+}
+
+/// Removes the messages of a prompt that ended before a model call, so that no later prompt sends them. The outputs of
+/// commands before the prompt stay in the conversation. `opens` is true if the message of the prompt opened the
+/// conversation: the next message then opens it.
+fn withdraw_prompt(state: &mut ThreadState, opens: bool) {
+    let conversation = &mut state.conversation;
+    let Some(prompt) = conversation.open_prompt.take() else { return };
+    let removed = conversation.messages.split_off(prompt.start.min(conversation.messages.len()));
+    conversation.messages.extend(removed.into_iter().filter(|message| matches!(**message, Message::Bash { .. })));
+    conversation.prompt_index = conversation.prompt_index.min(conversation.messages.len());
+    conversation.prompted &= !opens;
 }
 
 /// Ends the current prompt and makes the thread idle.
@@ -120,6 +149,12 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
         let text = format!("{}\n\n{INTERRUPTED_REPLY}", ended.partial_reply.trim_end());
         let content = vec![ContentBlock::Text { text: text.into() }];
         state.conversation.messages.push(Message::Assistant { content }.into());
+    }
+    let progress = state.chat.as_ref().and_then(|chat| chat.current).map(|current| current.progress);
+    if let Some(PromptProgress::Delivered { opens }) = progress
+        && ended.status != PromptStatus::Interrupted
+    {
+        withdraw_prompt(state, opens);
     }
     let Some(chat) = &mut state.chat else { return };
     chat.current = None;

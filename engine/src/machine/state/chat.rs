@@ -78,6 +78,18 @@ pub struct Successor {
     pub branch: Option<String>,
 }
 
+/// The progress of the user message of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptProgress {
+    /// The message is not part of the conversation.
+    Queued,
+    /// The message is part of the conversation, and no model call has started since. `opens` is true if the message
+    /// opened the conversation of the thread, together with the layers of the plan.
+    Delivered { opens: bool },
+    /// A model call has started since the delivery, or the prompt started in an earlier thread.
+    Called,
+}
+
 /// The current prompt of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CurrentPrompt {
@@ -88,8 +100,7 @@ pub struct CurrentPrompt {
     pub seconds_before: u64,
     /// Number of children that the thread had started when the prompt started.
     pub spawned_before: u64,
-    /// True if the user message of the prompt is part of the conversation.
-    pub is_delivered: bool,
+    pub progress: PromptProgress,
     /// True if the prompt has a `spend` limit of its own, which no hook or message can raise.
     pub is_capped: bool,
 }
@@ -230,7 +241,7 @@ impl ThreadState {
     /// the queue of this thread.
     pub fn is_prompt_queued(&self) -> bool {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
-        current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()
+        current.is_some_and(|current| current.progress == PromptProgress::Queued) && !self.is_prompt_continued()
     }
 
     /// Returns the message with which this thread continues an earlier thread; `None` if it continues no thread. In a

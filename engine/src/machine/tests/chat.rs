@@ -217,6 +217,33 @@ fn terminate_with_session_scope_ends_the_chat_after_its_prompt() {
 }
 
 #[test]
+fn message_of_a_prompt_without_a_model_call_is_in_no_later_request() {
+    let stop = || HookOutcome::Terminate { status: None, error: Some("no".into()), ends_session: false };
+    let end = || HookOutcome::Terminate { status: Some(Status::Completed), error: None, ends_session: false };
+    let none = || HookOutcome::None;
+    // The first message opens the conversation, the second one follows it.
+    for (answers, kept) in [
+        ([stop(), none(), none()], ["b", "c"]),
+        ([none(), stop(), none()], ["a", "c"]),
+        ([none(), none(), end()], ["a", "b"]),
+    ] {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::BeforeAgentStart, HookAction::Continue);
+        let mut play = chat_of(plan, vec![text("one"), text("two"), text("three")], &["a", "b", "c"]);
+        play.hooks.insert(HookPoint::BeforeAgentStart, answers.into());
+        play.run();
+        assert_eq!((statuses(&play).len(), play.requests.len()), (3, 2), "{kept:?}");
+        let texts = user_texts(&play, 1);
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        for (text, end) in texts.iter().zip(kept) {
+            assert!(text.ends_with(end), "{texts:?}");
+        }
+        let opening = user_texts(&play, 0);
+        assert!(opening[0].contains("Say hello."), "{opening:?}");
+    }
+}
+
+#[test]
 fn interruption_at_any_step_ends_the_prompt_and_keeps_the_session() {
     let list = || calls(&[call("a_write", json!({})), call("a_read", json!({}))]);
     for step in 2..14 {
