@@ -1,6 +1,6 @@
 //! `rye assert`: checks, without a run, properties of the thread that runs a directive and of every possible descendant
-//! of this thread. `assertion/threads.rs` finds the threads, `assertion/read.rs` reads the assertions.
-//! Conditions use the shared evaluator.
+//! of this thread. `assertion/threads.rs` finds the threads, and `assertion_file.rs` reads the assertions. Conditions
+//! use the shared evaluator.
 
 mod flow;
 mod route_summary;
@@ -42,11 +42,11 @@ pub struct AssertReport {
     /// The plans on which the assertions were checked: each directive as a run, and as a chat if its plan compiles.
     pub plans: Vec<CoveredPlans>,
     pub violations: Vec<Violation>,
-    /// Assertions that may hold vacuously: in no thread does the result change if a function of the condition (such as
-    /// `reaches(…)`) returns the opposite. Empty if only some directives or threads were checked.
+    /// Assertions that may hold vacuously: in every thread, the result is the same even if a function of the condition
+    /// (such as `reaches(…)`) returns the opposite. Empty if only some directives or threads were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
-    /// Spawns that a source line declares; each combination of `from`, `to` and `by` occurs once.
+    /// Spawns that a source line declares. Each combination of `from`, `to` and `by` occurs once.
     pub spawns: Vec<Spawn>,
     /// Cycles of directives that can start each other without end. Only limits such as `depth` end such a cycle. Each
     /// cycle begins with its smallest id.

@@ -65,7 +65,7 @@ pub struct CheckedSessions {
     /// Number of plans, one for each route.
     pub plans: usize,
     pub unusable: Vec<String>,
-    /// The place of the directive.
+    /// The span of the directive, for diagnostics; `None` if the directive has errors.
     pub span: Option<Span>,
 }
 
