@@ -1,5 +1,5 @@
-//! Approvals (`language.md` 9): the grants whose calls need an approval according to the risk table, and the policy for
-//! these calls when there is no terminal. Callers decide how to request an approval.
+//! Approvals (`language.md`, Capabilities): the grants whose calls need an approval according to the risk table, and
+//! the policy for these calls when there is no terminal. Callers decide how to request an approval.
 
 use rye_grammar::ItemId;
 use rye_grammar::data::{Kind, Node};

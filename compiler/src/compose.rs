@@ -1,5 +1,5 @@
-//! Composition of a directive: walks its extends chain, and orders its context and hooks (`language.md` 8). The result
-//! is lowered to a plan.
+//! Composition of a directive: walks its extends chain, and orders its context and hooks (`language.md`, Composition).
+//! The result is lowered to a plan.
 
 mod context;
 mod hooks;

@@ -1,5 +1,5 @@
-//! Resolves the extends chain of a directive (`language.md` 8), in which no directive may occur twice. The caller has
-//! already selected the route.
+//! Resolves the extends chain of a directive (`language.md`, Composition), in which no directive may occur twice. The
+//! caller has already selected the route.
 
 use std::iter;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::world::{ItemKind, Space};
 
-/// Every event that a hook can name (`language.md` 7), in the order of `semantics::hook_point::HOOK_POINTS`. The
+/// Every event that a hook can name (`language.md`, Hooks), in the order of `semantics::hook_point::HOOK_POINTS`. The
 /// variants from `CognitionIn` on are transcript events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -47,8 +47,8 @@ pub use hooks::HookTrace;
 use prompt::{MAX_VALUE_BYTES, ValueBudget};
 pub(crate) use provider_keys::check as check_provider_keys;
 
-/// Smallest output limit, in tokens, to which a run reduces a request (`language.md` 11). If the limits do not pay for
-/// this much output, the run sends no request.
+/// Smallest output limit, in tokens, to which a run reduces a request (`language.md`, Limits). If the limits do not pay
+/// for this much output, the run sends no request.
 pub const MIN_OUTPUT_TOKENS: u64 = 1024;
 
 /// A plan with its origins, the explanations of its hooks, and its notes. The plan still lacks its settings, its
@@ -351,8 +351,8 @@ fn check_window(composed: &Composed, model: &PlannedModel, (prompt, reply): (u64
 }
 
 /// Reports a `spend` limit that does not pay for a first request with the shortest reply, and a `tokens` limit below
-/// the tokens of the prompt (`language.md` 11). Also checks the fallback model. `opening_of` returns the size of the
-/// tool definitions in a request to the given model.
+/// the tokens of the prompt (`language.md`, Limits). Also checks the fallback model. `opening_of` returns the size of
+/// the tool definitions in a request to the given model.
 fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,

@@ -78,8 +78,8 @@ pub struct SandboxOpenings {
     pub read: Vec<String>,
 }
 
-/// Converts the name of an MCP server to a segment of an id: invalid characters become `_` (`language.md` 1). `None` if
-/// the name is empty or too long.
+/// Converts the name of an MCP server to a segment of an id: invalid characters become `_` (`language.md`, Spaces and
+/// items). `None` if the name is empty or too long.
 pub fn id_segment(name: &str) -> Option<String> {
     let text: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();

@@ -1,5 +1,5 @@
 //! Model resolution: finds the model that `<model>`, `--model` or the defaults request in the provider files
-//! (`language.md` 2, `engine.md` 6). This module sends no request and reads no key.
+//! (`language.md`, Directives). This module sends no request and reads no key.
 
 mod read;
 

@@ -1,6 +1,6 @@
-//! The palette (`language.md` 10): the native tool definitions that a model gets. It contains primaries and, within a
-//! token budget, the tools that the thread's capabilities reach. The palette allows no call: the gate decides about
-//! each call.
+//! The palette (`language.md`, Palette): the native tool definitions that a model gets. It contains primaries and,
+//! within a token budget, the tools that the thread's capabilities reach. The palette allows no call: the gate decides
+//! about each call.
 
 mod needs;
 mod reach;
@@ -169,7 +169,7 @@ impl Palette {
     }
 
     /// Counts the tokens of every definition as a request to this model contains it. These counts do not affect the
-    /// palette's token budget, which always counts characters / 4 (`language.md` 10).
+    /// palette's token budget, which always counts characters / 4 (`language.md`, Palette).
     pub(crate) fn count_tokens(&mut self, model: &PlannedModel) {
         for tool in &mut self.tools {
             tool.tokens = model.definition_size(tool).tokens;

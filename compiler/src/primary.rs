@@ -1,6 +1,6 @@
-//! The primary actions as tool definitions: names, descriptions and schemas for the palette (`language.md` 10). Also
-//! defines the typed arguments, so that the gate checks exactly the call that is dispatched (`language.md` 9). This
-//! module executes no call.
+//! The primary actions as tool definitions: names, descriptions and schemas for the palette (`language.md`, Palette).
+//! Also defines the typed arguments, so that the gate checks exactly the call that is dispatched (`language.md`,
+//! Capabilities). This module executes no call.
 
 pub mod request;
 
@@ -62,7 +62,7 @@ pub fn format_capability(primary: Primary, item_type: ItemType, item_id: Option<
 
 /// Returns the definition of `rye_directive_return` for these outputs. The schema requires no property, because an
 /// error return has no outputs. A success with missing outputs is rejected with the names of these outputs
-/// (`language.md` 12).
+/// (`language.md`, Ends of a thread).
 pub fn directive_return(outputs: &IndexMap<String, InterfaceField>) -> PrimaryDefinition {
     let mut properties = Map::new();
     properties.insert("status".into(), json!({"type": "string", "enum": ["success", "error"]}));

@@ -15,8 +15,8 @@ pub const MAX_WILDCARDS: usize = 24;
 #[serde(transparent)]
 pub struct Pattern(pub String);
 
-/// Parses a whole pattern such as `rye.execute.tool.rye.file-system.*` (`language.md` 9). Surrounding white space is
-/// dropped. `base` is the byte offset of `text` in its source.
+/// Parses a whole pattern such as `rye.execute.tool.rye.file-system.*` (`language.md`, Capabilities). Surrounding white
+/// space is dropped. `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
 /// Returns [`crate::SyntaxKind::Capability`] for an empty pattern, an invalid character or more than [`MAX_WILDCARDS`]

@@ -1,5 +1,5 @@
-//! The condition language: one tree for the mapping form and the one-line form (`language.md` 5). This module checks
-//! only the syntax; the compiler evaluates conditions.
+//! The condition language: one tree for the mapping form and the one-line form (`language.md`, Conditions). This module
+//! checks only the syntax; the compiler evaluates conditions.
 
 mod error;
 mod inline;

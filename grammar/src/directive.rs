@@ -1,5 +1,5 @@
-//! The grammar of a directive file: the Markdown shell, the XML fence, the body (`language.md` 2). The compiler checks
-//! the elements inside the fence.
+//! The grammar of a directive file: the Markdown shell, the XML fence, the body (`language.md`, Directives). The
+//! compiler checks the elements inside the fence.
 
 use std::ops::Range;
 

@@ -13,7 +13,7 @@ use crate::span::{Span, Spanned};
 use crate::text::shorten;
 use crate::xml::{Attribute, Element, XmlNode};
 
-/// Converts a `<hooks>` element to a list of hook mappings with the keys of the YAML form (`language.md` 7).
+/// Converts a `<hooks>` element to a list of hook mappings with the keys of the YAML form (`language.md`, Hooks).
 ///
 /// The `value` of a condition and the text of a `<param>` are read as JSON if they are valid JSON (`3`, `true`,
 /// `["a"]`, `"3"`), and otherwise as text. The pattern of the operator `matches` is always text.

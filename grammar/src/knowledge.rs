@@ -29,7 +29,7 @@ pub enum KnowledgeFormat {
     FrontMatter,
 }
 
-/// Parses a knowledge file (`language.md` 2).
+/// Parses a knowledge file (`language.md`, Knowledge).
 ///
 /// In Markdown, the metadata fence is the file's first fence and precedes any prose, except headings and comments. A
 /// later ```` ```yaml ```` fence is an example. Of a YAML file, the whole text below the signature is injected.

@@ -23,8 +23,8 @@ pub struct SignatureLine {
 /// The text at the start of a signature line.
 const MARK: &str = "rye:signed:";
 
-/// Parses the signature line of a text, in any of the comment syntaxes `<!-- -->`, `#` and `//` (`language.md` 3).
-/// `None` if the first line is not a signature.
+/// Parses the signature line of a text, in any of the comment syntaxes `<!-- -->`, `#` and `//` (`language.md`,
+/// Signatures). `None` if the first line is not a signature.
 pub fn parse(source: SourceId, text: &str) -> Option<Spanned<SignatureLine>> {
     let (line, content_start) = match text.split_once('\n') {
         Some((line, _)) => (line, line.len() + 1),

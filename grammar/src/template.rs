@@ -1,5 +1,5 @@
-//! The two template languages (`language.md` 6): `${path || "fallback"}` and `{input:name}`. This module only parses
-//! templates; the compiler's module `semantics` fills the placeholders.
+//! The two template languages (`language.md`, Templates): `${path || "fallback"}` and `{input:name}`. This module only
+//! parses templates; the compiler's module `semantics` fills the placeholders.
 
 mod read;
 

@@ -77,8 +77,8 @@ impl ToolLanguage {
     }
 }
 
-/// Parses the metadata of a tool file (`language.md` 2). `scripts` reads the constants of Python and JavaScript from
-/// their syntax trees; the text of these scripts is not searched.
+/// Parses the metadata of a tool file (`language.md`, Tools). `scripts` reads the constants of Python and JavaScript
+/// from their syntax trees; the text of these scripts is not searched.
 pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn ScriptReader) -> Parsed<ToolTree> {
     let signature = signature::parse(source, text);
     let start = signature::content_start(signature.as_ref());

@@ -1,6 +1,6 @@
 //! The threads that a directive can lead to: the thread of the directive itself, and threads of directives that its
 //! body or a hook names, or that a grant allows it to start. A thread has several permission sets, and an action is
-//! allowed only if every set allows the action (`language.md` 9).
+//! allowed only if every set allows the action (`language.md`, Capabilities).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;

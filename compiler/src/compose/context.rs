@@ -1,4 +1,5 @@
-//! The chain's knowledge in order, deduplicated and without suppressed items (`language.md` 8, steps 3 and 4).
+//! The chain's knowledge in order, deduplicated and without suppressed items (`language.md`, Composition, steps 3 and
+//! 4).
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 //! The hooks of a composition: orders the hooks, evaluates their conditions with the known facts, and removes hooks
-//! whose knowledge the chain already provides (`language.md` 7, and 8 steps 4 and 5).
+//! whose knowledge the chain already provides (`language.md`, Hooks, and Composition, steps 4 and 5).
 
 use std::borrow::Cow;
 use std::sync::Arc;

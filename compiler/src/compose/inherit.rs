@@ -1,5 +1,5 @@
 //! Inheritance along an extends chain: the value of the last directive applies, else the value of its nearest ancestor
-//! that has one (`language.md` 8, step 6).
+//! that has one (`language.md`, Composition, step 6).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Old words in a directive's metadata that are still read and have a replacement (`language.md` 2, 7 and 9).
+//! Old words in a directive's metadata that are still read and have a replacement (`language.md`, Directives, Hooks and
+//! Capabilities).
 
 use rye_grammar::xml::{Attribute, Element};
 

@@ -503,8 +503,8 @@ impl<'w> Items<'w> {
         item
     }
 
-    /// Returns true if any space requires a signature on every file (`language.md` 3). The strictest setting applies: a
-    /// project cannot relax the setting of its user.
+    /// Returns true if any space requires a signature on every file (`language.md`, Signatures). The strictest setting
+    /// applies: a project cannot relax the setting of its user.
     fn requires_signatures(&self) -> bool {
         *self.cache.all_signed.get_or_init(|| {
             let Ok(id) = ItemId::parse("agent/agent") else { return false };

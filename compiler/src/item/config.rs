@@ -1,4 +1,5 @@
-//! Settings files merged over the spaces. Every value keeps the span where it was written (`language.md` 1).
+//! Settings files merged over the spaces. Every value keeps the span where it was written (`language.md`, Spaces and
+//! items).
 
 use std::collections::HashMap;
 

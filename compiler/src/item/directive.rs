@@ -1,5 +1,5 @@
-//! A directive as its own file declares it (`language.md` 2). Aliases are replaced by the current names, and unknown
-//! elements and attributes are reported.
+//! A directive as its own file declares it (`language.md`, Directives). Aliases are replaced by the current names, and
+//! unknown elements and attributes are reported.
 
 pub mod fields;
 mod permissions;

@@ -1,4 +1,4 @@
-//! A hook as declared in YAML or XML (`language.md` 7), independent of the thread that runs it.
+//! A hook as declared in YAML or XML (`language.md`, Hooks), independent of the thread that runs it.
 
 pub mod action;
 pub mod read;

@@ -1,4 +1,4 @@
-//! A knowledge item: its metadata and the body to inject (`language.md` 2).
+//! A knowledge item: its metadata and the body to inject (`language.md`, Knowledge).
 
 use rye_grammar::Spanned;
 use rye_grammar::data::{Kind, Node};

@@ -1,4 +1,4 @@
-//! The capabilities of a directive: declared by its chain or inherited from the spawner (`language.md` 9).
+//! The capabilities of a directive: declared by its chain or inherited from the spawner (`language.md`, Capabilities).
 
 use std::collections::BTreeMap;
 

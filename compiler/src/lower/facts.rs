@@ -1,5 +1,5 @@
 //! The facts that conditions and templates of a hook point can read before the run (directive, model, limits), and the
-//! facts that stay unknown until the run (`language.md` 7).
+//! facts that stay unknown until the run (`language.md`, Hooks).
 
 use rye_grammar::condition::{Path, Segment};
 use serde_json::{Map, Value};

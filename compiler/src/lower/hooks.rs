@@ -1,4 +1,4 @@
-//! Hooks of the plan, each with its verdict before the run and the reason (`language.md` 5, 7).
+//! Hooks of the plan, each with its verdict before the run and the reason (`language.md`, Conditions and Hooks).
 
 use rye_grammar::Sources;
 

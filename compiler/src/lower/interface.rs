@@ -1,4 +1,4 @@
-//! Inputs and outputs of the plan. Also checks given values against the declarations (`language.md` 2).
+//! Inputs and outputs of the plan. Also checks given values against the declarations (`language.md`, Directives).
 
 use indexmap::IndexMap;
 use rye_grammar::{ItemId, Span};

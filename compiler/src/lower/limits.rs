@@ -1,4 +1,4 @@
-//! The limits of a thread: merges the layers and records the source of each value (`language.md` 11).
+//! The limits of a thread: merges the layers and records the source of each value (`language.md`, Limits).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The layers of the prompt, their order and their text (`language.md` 8). `plan/prompt.rs` renders them, for `plan`
-//! and `run` alike.
+//! The layers of the prompt, their order and their text (`language.md`, Composition). `plan/prompt.rs` renders them,
+//! for `plan` and `run` alike.
 
 mod body;
 mod fill;

@@ -1,5 +1,5 @@
 //! Checks that the protocol knowledge in a directive's context matches the primaries that its grants allow
-//! (`language.md` 10).
+//! (`language.md`, Palette).
 
 use rye_grammar::{ItemId, Span};
 

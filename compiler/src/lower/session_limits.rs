@@ -1,5 +1,5 @@
 //! The limits of a whole chat: the values of the settings, bounded by each `<session>` of the chain and by the ceilings
-//! of `limits.max`, and replaced by the values of the call (`language.md` 11).
+//! of `limits.max`, and replaced by the values of the call (`language.md`, Limits).
 
 use super::cache::LowerContext;
 use super::limits::{format_limit_value, parsed_ceilings};

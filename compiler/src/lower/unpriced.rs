@@ -1,5 +1,5 @@
-//! Models without a known price. Their cost is not counted, so a `spend` limit has no effect (`language.md` 11). The
-//! price is unknown if the provider file does not list the model, or lists it without `prices`. A model with
+//! Models without a known price. Their cost is not counted, so a `spend` limit has no effect (`language.md`, Limits).
+//! The price is unknown if the provider file does not list the model, or lists it without `prices`. A model with
 //! `prices: none` is not reported, because its cost is zero on purpose.
 
 use crate::compose::Composed;

@@ -1,4 +1,4 @@
-//! Worst-case bound of a request's input tokens (`engine.md` 4, Money is a bound). `rye plan` prints the bound, and the
+//! Worst-case bound of a request's input tokens (`engine.md`, Money is a bound). `rye plan` prints the bound, and the
 //! machine reserves money according to it. For a text whose tokenizer is not built in, the bound is the length of the
 //! text in bytes (as a JSON string), because no tokenizer yields more tokens than bytes.
 

@@ -1,5 +1,5 @@
 //! Tokens and costs of a request. `rye plan` prints these figures, and the machine reserves money according to them
-//! (`language.md` 11).
+//! (`language.md`, Limits).
 
 use serde::{Deserialize, Serialize};
 

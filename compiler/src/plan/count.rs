@@ -1,5 +1,5 @@
-//! Token counting before a provider has reported usage (`language.md` 11). The tokenizer is chosen once, when a plan's
-//! model is resolved, and the plan stores it by name, so that `rye plan` and a run use the same counts.
+//! Token counting before a provider has reported usage (`language.md`, Limits). The tokenizer is chosen once, when a
+//! plan's model is resolved, and the plan stores it by name, so that `rye plan` and a run use the same counts.
 
 mod bpe;
 

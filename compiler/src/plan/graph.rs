@@ -11,7 +11,7 @@ use crate::hook::HookPoint;
 pub(crate) use build::build_call_graph;
 pub use build::{GraphNeeds, GraphPart, build_graph};
 
-/// A node of the execution graph (`engine.md` 2).
+/// A node of the execution graph (decision 0002).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
     Start,

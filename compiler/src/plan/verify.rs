@@ -1,4 +1,4 @@
-//! Checks the four invariants of a plan's graph (`engine.md` 2), which `Graph` defines: total, reachable, bounded and
+//! Checks the four invariants of a plan's graph (decision 0002), which `Graph` defines: total, reachable, bounded and
 //! gated.
 //!
 //! The check reads only the finished graph and shares no code with its construction. The check therefore finds a

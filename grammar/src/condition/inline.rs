@@ -58,7 +58,7 @@ impl ConditionText<'_> {
     }
 }
 
-/// Parses a one-line condition (`language.md` 5). `base` is the byte offset of `text` in its source.
+/// Parses a one-line condition (`language.md`, Conditions). `base` is the byte offset of `text` in its source.
 ///
 /// # Errors
 /// Returns the first error, which has the kind [`crate::SyntaxKind::Condition`].

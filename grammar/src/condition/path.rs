@@ -6,8 +6,8 @@ use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 use crate::text::{describe_char, shorten};
 
-/// Parses a path such as `call.input.file-path` or `items.0` (`language.md` 4). `base` is the offset of `text` in its
-/// source.
+/// Parses a path such as `call.input.file-path` or `items.0` (`language.md`, Values, paths and facts). `base` is the
+/// offset of `text` in its source.
 ///
 /// # Errors
 /// Returns [`crate::SyntaxKind::Condition`] for an empty segment, an invalid character, or a number with leading zeros.

@@ -57,8 +57,8 @@ fn meant_word<'w>(word: &str, words: &[&'w str], synonyms: &[(&str, &'w str)]) -
         .or_else(|| closest_word(&lower, &long).filter(|_| lower.len() >= MIN_LENGTH))
 }
 
-/// Reads a condition from data: a mapping, or a string in the one-line form (`language.md` 5). The tree is `None` for
-/// `null`, `{}` (always true) and an invalid condition, which has errors.
+/// Reads a condition from data: a mapping, or a string in the one-line form (`language.md`, Conditions). The tree is
+/// `None` for `null`, `{}` (always true) and an invalid condition, which has errors.
 pub fn from_data(node: &Node) -> Parsed<Option<Expr>> {
     let mut reader = ConditionReader { errors: Vec::new() };
     let tree = match &node.kind {

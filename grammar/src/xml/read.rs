@@ -24,9 +24,9 @@ const MAX_ERRORS: usize = 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Parses the XML in `range` of `text` (`language.md` 2). Spans are offsets into `text`. The tree is the root element
-/// as far as it could be parsed; `None` if there is no element. If a misspelling makes a start tag and its end tag
-/// differ, the parser takes the name in `names` to be the right one.
+/// Parses the XML in `range` of `text` (`language.md`, Directives). Spans are offsets into `text`. The tree is the root
+/// element as far as it could be parsed; `None` if there is no element. If a misspelling makes a start tag and its end
+/// tag differ, the parser takes the name in `names` to be the right one.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>, names: &[&str]) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
     let mut tree = TreeBuilder {

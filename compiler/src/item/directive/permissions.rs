@@ -1,4 +1,4 @@
-//! `<permissions>`: grants as full patterns, and acknowledgments (`language.md` 2 and 9).
+//! `<permissions>`: grants as full patterns, and acknowledgments (`language.md`, Directives and Capabilities).
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
 //! Converts the tree of a directive file to a [`Directive`], element by element. Reports elements and attributes
-//! outside the closed vocabulary (`language.md` 2).
+//! outside the closed vocabulary (`language.md`, Directives).
 
 use rye_grammar::directive::DirectiveTree;
 use rye_grammar::template::{InputsPart, InputsText};

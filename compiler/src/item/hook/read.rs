@@ -1,4 +1,4 @@
-//! Reads a [`HookDecl`] from data: one reader for hooks in YAML and hooks in XML (`language.md` 7).
+//! Reads a [`HookDecl`] from data: one reader for hooks in YAML and hooks in XML (`language.md`, Hooks).
 
 use std::sync::Arc;
 
