@@ -362,12 +362,12 @@ pub const FILES: &[SettingsFile] = &[
     },
     SettingsFile {
         id: "agent/hook_conditions",
-        about: "Hooks (`docs/reference/language.md`, section 7).",
+        about: "Hooks (`docs/reference/language.md`, Hooks).",
         shape: SettingShape::Opaque,
     },
     SettingsFile {
         id: "agent/hooks",
-        about: "Hooks (`docs/reference/language.md`, section 7).",
+        about: "Hooks (`docs/reference/language.md`, Hooks).",
         shape: SettingShape::Opaque,
     },
     SettingsFile {
