@@ -140,6 +140,23 @@ fn change_of_the_session_asks_about_children_that_still_run() {
 
 // shows: interactive 7.13: kill −9 in intake: nothing typed is lost, no unrequested model call
 #[test]
+fn new_session_after_a_read_only_session_is_read_only() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    let mut client = ChatClient::start(&place, &["talk"]);
+    client.ask(json!({"type": "mode", "mode": "read-only"}));
+    client.ask(json!({"type": "prompt", "message": "first"}));
+    client.event("prompt_ended");
+    assert_eq!(client.ask(json!({"type": "new"}))["success"], true);
+    client.ask(json!({"type": "prompt", "message": "second"}));
+    let started = client.event("prompt_started");
+    client.event("prompt_ended");
+    let refused = client.ask(json!({"type": "mode", "mode": "ask"}));
+    client.end();
+    assert_eq!(started["event"]["mode"], "read-only", "{started}");
+    assert!(refused["error"].as_str().unwrap().contains("allows more than the current one"), "{refused}");
+}
+
+#[test]
 fn kill_during_an_input_hook_loses_no_text_and_calls_no_model() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     place.write(

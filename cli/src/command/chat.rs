@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::key_bindings::KeyBindings;
+use rye_engine::event::ChatMode;
 use rye_engine::session_tree::{session_title, stored_sessions};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
@@ -209,11 +210,11 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     };
     let mut exit = run_to_end(start, how, &spaces, report)?;
     while let Some(next) = face.next.take() {
-        let start = match next {
-            NextStart::New(compilation) => ThreadStart::Fresh { compilation, parent: None },
-            NextStart::Resume(thread) => ThreadStart::Recover { thread, messages: Vec::new() },
+        let (start, mode) = match next {
+            NextStart::New(compilation, mode) => (ThreadStart::Fresh { compilation, parent: None }, mode),
+            NextStart::Resume(thread) => (ThreadStart::Recover { thread, messages: Vec::new() }, ChatMode::default()),
         };
-        exit = run_to_end(start, how, &spaces, report)?;
+        exit = run_to_end(start, RunOptions { mode, ..how }, &spaces, report)?;
     }
     Ok(exit)
 }

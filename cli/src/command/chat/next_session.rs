@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rye_compiler::compile::Compilation;
+use rye_engine::event::ChatMode;
 use rye_engine::thread_id::ThreadId;
 
 /// The session that follows the current one.
 #[derive(Debug)]
 pub enum NextStart {
-    /// A new session with the same directive.
-    New(Box<Compilation>),
+    /// A new session with the same directive, in this mode.
+    New(Box<Compilation>, ChatMode),
     /// A closed session, identified by the session's last thread.
     Resume(ThreadId),
 }

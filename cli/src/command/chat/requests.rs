@@ -404,7 +404,9 @@ impl RequestHandler {
     async fn new_session(&self, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?;
-        self.switch_session(NextStart::New(Box::new(compilation)), children).await
+        // Only a mode that allows less is kept: `auto` needs a confirmation in each session.
+        let mode = live.state.chat.as_ref().map(|chat| chat.mode).filter(|mode| *mode == ChatMode::ReadOnly);
+        self.switch_session(NextStart::New(Box::new(compilation), mode.unwrap_or_default()), children).await
     }
 
     async fn resume(&self, reference: &str, children: Option<LeftChildren>) -> Result<Option<Value>, String> {

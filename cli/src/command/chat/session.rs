@@ -80,6 +80,7 @@ impl ChatInput {
             Self::Lines(input) => input.leave(),
             Self::Terminal { control, stops } => {
                 *stops += 1;
+                control.send(ControlMessage::Retract { input: None });
                 control.send(ControlMessage::Interrupt);
                 control.send(ControlMessage::Close);
                 *stops <= 1
@@ -380,10 +381,14 @@ impl SessionInput {
         }));
     }
 
-    /// Interrupts the current prompt; a second interruption in a row also closes the session. Returns false after
+    /// Interrupts the current prompt and, unless the lines are JSON requests, withdraws the messages that wait for it. A
+    /// second interruption in a row also closes the session. Returns false after
     /// further interruptions: the process should then end without waiting for the end of the session.
     pub fn interrupt(&mut self) -> bool {
         self.interruptions += 1;
+        if !self.is_json {
+            self.withdraw_queue();
+        }
         self.control.send(ControlMessage::Interrupt);
         if self.interruptions > 1 {
             self.close();
@@ -395,9 +400,15 @@ impl SessionInput {
     /// should then end without waiting for the end of the session.
     pub fn leave(&mut self) -> bool {
         self.interruptions += 1;
+        self.withdraw_queue();
         self.control.send(ControlMessage::Interrupt);
         self.close();
         self.interruptions <= 2
+    }
+
+    /// Withdraws the messages that wait for the current prompt, so that its interruption does not send them.
+    fn withdraw_queue(&self) {
+        self.control.send(ControlMessage::Retract { input: None });
     }
 
     fn close(&mut self) {

@@ -13,7 +13,7 @@ use rye_compiler::world::World;
 use rye_engine::control::ControlSender;
 use rye_engine::engine::ParentThread;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineError, StartOptions, ThreadHandle, UserMessage};
-use rye_engine::event::{ControlMessage, Event};
+use rye_engine::event::{ChatMode, ControlMessage, Event};
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::live::EventStream;
 use rye_engine::process::start_session;
@@ -146,6 +146,8 @@ pub struct RunOptions<'a> {
     pub allow_missing_outputs: bool,
     /// The user interface of a chat; `None` for a run.
     pub chat: Option<&'a ChatFace>,
+    /// The mode in which a new chat starts.
+    pub mode: ChatMode,
 }
 
 /// Runs a thread to its end, with all threads that it starts.
@@ -440,7 +442,11 @@ async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) 
                 durable: how.detached,
                 ..StartOptions::default()
             };
-            engine.start(&compilation, launch).await
+            let handle = engine.start(&compilation, launch).await?;
+            if how.mode != ChatMode::default() {
+                handle.send(ControlMessage::Mode { mode: how.mode });
+            }
+            Ok(handle)
         }
         ThreadStart::Recover { thread, .. } | ThreadStart::Handoff { thread } if !images.is_empty() => {
             Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into())
