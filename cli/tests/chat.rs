@@ -205,47 +205,6 @@ fn interrupt_ends_the_prompt_and_keeps_the_session() {
 }
 
 #[test]
-fn signal_that_ends_a_prompt_sends_no_waiting_line() {
-    use rustix::process::Signal;
-    for (signal, closes, args) in [
-        (Signal::INT, false, &["talk"][..]),
-        (Signal::TERM, true, &["talk"][..]),
-        (Signal::HUP, true, &["talk"][..]),
-        (Signal::TERM, true, &["talk", "--format", "json"][..]),
-    ] {
-        let place = project("steps: [{ delay_ms: 6000, text: Late. }]");
-        let mut child = start(&place, args);
-        let mut stdin = child.stdin.take().unwrap();
-        let lines = if args.len() > 1 {
-            ["first", "second", "third"]
-                .map(|text| format!("{{\"type\":\"prompt\",\"message\":\"{text}\"}}\n"))
-                .concat()
-        } else {
-            "first\nsecond\nthird\n".to_owned()
-        };
-        stdin.write_all(lines.as_bytes()).unwrap();
-        wait_for(&place, "reserved");
-        let began = Instant::now();
-        while count(&transcript(&place), "mail") < 3 && began.elapsed() < Duration::from_mins(1) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        rustix::process::kill_process(pid, signal).unwrap();
-        if closes {
-            while child.try_wait().unwrap().is_none() {
-                assert!(began.elapsed() < Duration::from_mins(2), "the session does not end after {signal:?}");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        drop(stdin);
-        child.wait().unwrap();
-        let events = transcript(&place);
-        assert_eq!(count(&events, "attempt_intended"), 1, "{signal:?} {args:?}");
-        assert_eq!(count(&events, "retracted"), 2, "{signal:?} {args:?}");
-    }
-}
-
-#[test]
 fn killed_session_stops_at_idle_and_calls_no_model() {
     let place = project("steps: [{ delay_ms: 6000, text: Late. }]");
     let mut child = start(&place, &["talk"]);

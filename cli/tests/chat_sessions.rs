@@ -138,7 +138,48 @@ fn change_of_the_session_asks_about_children_that_still_run() {
     assert_eq!(child["status"], "killed", "{child}");
 }
 
-// shows: interactive 7.13: kill −9 in intake: nothing typed is lost, no unrequested model call
+#[test]
+fn signal_that_ends_a_prompt_sends_no_waiting_line() {
+    use rustix::process::Signal;
+    for (signal, closes, args) in [
+        (Signal::INT, false, &["talk"][..]),
+        (Signal::TERM, true, &["talk"][..]),
+        (Signal::HUP, true, &["talk"][..]),
+        (Signal::TERM, true, &["talk", "--format", "json"][..]),
+    ] {
+        let place = project("steps: [{ delay_ms: 6000, text: Late. }]");
+        let mut command = place.command(&[&["chat"], args, &["--script", "script.yaml"]].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let lines = if args.len() > 1 {
+            ["first", "second", "third"]
+                .map(|text| format!("{{\"type\":\"prompt\",\"message\":\"{text}\"}}\n"))
+                .concat()
+        } else {
+            "first\nsecond\nthird\n".to_owned()
+        };
+        stdin.write_all(lines.as_bytes()).unwrap();
+        let count = |name: &str| recorded(&place).iter().filter(|event| event["type"] == name).count();
+        let began = Instant::now();
+        while count("reserved") == 0 || count("mail") < 3 {
+            assert!(began.elapsed() < Duration::from_mins(1), "the messages are not recorded: {signal:?} {args:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+        if closes {
+            while child.try_wait().unwrap().is_none() {
+                assert!(began.elapsed() < Duration::from_mins(2), "the session does not end after {signal:?}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        drop(stdin);
+        child.wait().unwrap();
+        assert_eq!(count("attempt_intended"), 1, "{signal:?} {args:?}");
+        assert_eq!(count("retracted"), 2, "{signal:?} {args:?}");
+    }
+}
+
 #[test]
 fn new_session_after_a_read_only_session_is_read_only() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
@@ -156,6 +197,7 @@ fn new_session_after_a_read_only_session_is_read_only() {
     assert!(refused["error"].as_str().unwrap().contains("allows more than the current one"), "{refused}");
 }
 
+// shows: interactive 7.13: kill −9 in intake: nothing typed is lost, no unrequested model call
 #[test]
 fn kill_during_an_input_hook_loses_no_text_and_calls_no_model() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");

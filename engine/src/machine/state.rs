@@ -23,7 +23,8 @@ use crate::message::{Message, SharedText, ToolCall};
 use crate::thread::{Cost, Status};
 
 pub use attempt::{Attempt, MeasuredTokens, PendingSettlement, UnknownOutcome};
-pub use chat::{ChatState, CompactionRequest, CurrentPrompt, PromptProgress, Successor, UserCommand};
+pub(crate) use chat::PromptProgress;
+pub use chat::{ChatState, CompactionRequest, CurrentPrompt, Successor, UserCommand};
 pub use conversation::Conversation;
 
 /// The state of one thread. [`crate::machine::apply()`] is the only function that changes it.

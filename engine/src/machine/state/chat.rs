@@ -80,7 +80,7 @@ pub struct Successor {
 
 /// The progress of the user message of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PromptProgress {
+pub(crate) enum PromptProgress {
     /// The message is not part of the conversation.
     Queued,
     /// The message is part of the conversation, and no model call has started since. `opens` is true if the message
@@ -100,7 +100,7 @@ pub struct CurrentPrompt {
     pub seconds_before: u64,
     /// Number of children that the thread had started when the prompt started.
     pub spawned_before: u64,
-    pub progress: PromptProgress,
+    pub(crate) progress: PromptProgress,
     /// True if the prompt has a `spend` limit of its own, which no hook or message can raise.
     pub is_capped: bool,
 }
