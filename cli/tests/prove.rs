@@ -205,6 +205,10 @@ fn every_prompt_of_a_session_is_proved_and_a_changed_byte_is_found() {
     // Without the copy of the template, its prompt is not proved.
     let sources = place.project().join(".ai/state/sources");
     let copy = files(&sources).into_iter().find(|path| path.starts_with("prompt-")).unwrap();
+    let text = std::fs::read_to_string(sources.join(&copy)).unwrap();
+    std::fs::write(sources.join(&copy), text + "\n").unwrap();
+    let verified = place.rye(&["threads", "verify"]);
+    assert_eq!((verified.code, verified.stdout.contains(&copy)), (Some(1), true), "{}", verified.stdout);
     std::fs::remove_file(sources.join(copy)).unwrap();
     let (code, proof) = prove();
     assert_eq!(code, Some(1), "{proof:#}");

@@ -5,7 +5,7 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use rye::TestProject;
+use rye::{TestProject, files};
 use serde_json::json;
 
 fn ran(place: &TestProject) -> String {
@@ -50,6 +50,43 @@ fn verify_detects_altered_files() {
     assert_eq!(done.code, Some(1));
     assert!(done.stdout.contains(&format!("  {snapshot}: the signature was not made with the key")), "{}", done.stdout);
     assert_eq!(place.rye(&["threads", "verify", "nobody-1"]).code, Some(2));
+}
+
+#[test]
+fn verify_detects_altered_and_missing_copies_of_sources() {
+    let place = TestProject::example("deploy");
+    let run = ["run", "deploy_staging", "--input", "service=billing", "--limit", "turns=5", "--script", "script.yaml"];
+    let (_, done) = place.json(&run);
+    let id = done["thread_id"].as_str().unwrap();
+    place.run_ok(&["threads", "verify", id, "--strict"]);
+
+    let sources = place.project().join(".ai/state/sources");
+    let copies = files(&sources);
+    assert!(copies.len() > 2, "{copies:?}");
+    for copy in copies {
+        let text = std::fs::read(sources.join(&copy)).unwrap();
+        std::fs::write(sources.join(&copy), [&text[..], b"\n"].concat()).unwrap();
+        let (code, found) = place.json(&["threads", "verify", id]);
+        let one = &found["threads"][0];
+        assert_eq!((code, &one["verdict"]), (Some(1), &json!("damaged")), "{copy}: {found}");
+        assert_eq!(one["faults"][0]["file"], json!(format!(".ai/state/sources/{copy}")), "{found}");
+        let shown = place.rye(&["threads", "verify", id]).stdout;
+        assert!(shown.contains(&format!("{id}: damaged")), "{shown}");
+        assert!(shown.contains("the contents do not match the hash; line 2 of the transcript names"), "{shown}");
+
+        // A power failure can remove or empty a copy, because copies are not synced.
+        for is_empty in [true, false] {
+            let path = sources.join(&copy);
+            if is_empty { std::fs::write(path, "") } else { std::fs::remove_file(path) }.unwrap();
+            let (code, found) = place.json(&["threads", "verify", id]);
+            let one = &found["threads"][0];
+            assert_eq!((code, &one["verdict"], &one["faults"]), (Some(0), &json!("unproven"), &json!([])), "{found}");
+            assert!(one["notes"][0].as_str().unwrap().starts_with("no copy of a source is stored: "), "{found}");
+            assert_eq!(place.rye(&["threads", "verify", id, "--strict"]).code, Some(1));
+        }
+        std::fs::write(sources.join(&copy), text).unwrap();
+    }
+    place.run_ok(&["threads", "verify", id, "--strict"]);
 }
 
 #[test]

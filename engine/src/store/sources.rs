@@ -1,6 +1,6 @@
 //! Copies of the project and user files that plans were compiled from, by hash. With the copies, a plan can be compiled
-//! again after its files changed. Copies are written once and never synced: attestations use them if they exist, and
-//! nothing else depends on them.
+//! again after its files changed. Copies are written once and never synced: attestations use them if they exist, the
+//! verification of threads inspects them, and nothing else depends on them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,68 @@ pub struct SourceCopy {
 fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&ManifestEntry, &str)> {
     let is_written = |read: &&ManifestEntry| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))
+}
+
+/// A source that a thread names: the hash of the file, and the paths at which its copy can be stored.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NamedSource {
+    /// Kind and id of an item, or the path of a context file.
+    pub name: String,
+    hash: String,
+    paths: Vec<PathBuf>,
+}
+
+/// The state of the stored copy of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CopyState {
+    Unaltered,
+    /// The file at `path` cannot be read, or its contents do not have the hash in its name.
+    Altered {
+        path: PathBuf,
+        reason: String,
+    },
+    Missing,
+}
+
+impl NamedSource {
+    /// Lists the sources of a plan.
+    pub(crate) fn list_of_plan(plan: &Plan) -> Vec<Self> {
+        let items = stored_reads(plan).map(|(read, hash)| Self::of_item(read.kind, &read.id, hash));
+        let context = plan.context_files.iter().map(|read| Self {
+            name: format!("context file {}", read.path),
+            hash: read.sha256.clone(),
+            paths: vec![context_path(&read.sha256)],
+        });
+        items.chain(context).collect()
+    }
+
+    /// Returns the source of an item whose file has this hash.
+    pub(crate) fn of_item(kind: ItemKind, id: &str, hash: &str) -> Self {
+        let paths = kind.extensions().iter().map(|extension| path(kind, hash, extension)).collect();
+        Self { name: format!("{} {id}", kind.as_str()), hash: hash.to_owned(), paths }
+    }
+
+    /// Compares the stored copy with the hash. An empty file counts as missing, because a power failure can leave a copy
+    /// empty: copies are not synced.
+    pub(crate) fn inspect_copy(&self, disk: &dyn Disk) -> CopyState {
+        let mut state = CopyState::Missing;
+        for path in &self.paths {
+            match disk.read(path) {
+                Ok(bytes) if hex(&Sha256::digest(&bytes)) == self.hash => state = CopyState::Unaltered,
+                Ok(bytes) if bytes.is_empty() => {}
+                Ok(_) => {
+                    let reason = "the contents do not match the hash".to_owned();
+                    return CopyState::Altered { path: path.clone(), reason };
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let reason = StoreError::io("read", path)(error).to_string();
+                    return CopyState::Altered { path: path.clone(), reason };
+                }
+            }
+        }
+        state
+    }
 }
 
 fn path(kind: ItemKind, hash: &str, extension: &str) -> PathBuf {

@@ -1,10 +1,11 @@
 //! Verification of a thread's files: the hash chain of its lines, the signatures of its checkpoints, the objects that
-//! its events name, and the artifacts beside the transcript. Changes nothing.
+//! its events name, the stored sources, and the artifacts beside the transcript. Changes nothing.
 
 mod artifacts;
 mod ledger;
 pub(crate) mod resume;
 mod signatures;
+mod sources;
 
 use crate::store::spilled::restore_event;
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::store::{
 use crate::thread_id::ThreadId;
 use ledger::TreeMoney;
 use signatures::{KeyKind, SignatureChecker};
+use sources::CopyStates;
 
 /// The words with which the reason of a fault ends if the key of a signature is not trusted
 /// ([`SignatureError::UnknownKey`]).
@@ -54,7 +56,8 @@ pub struct ThreadVerification {
 pub enum ThreadVerdict {
     /// Every check passed, and signatures of trusted keys cover every line.
     Sound,
-    /// Signatures of trusted keys do not cover every line, but every other check passed.
+    /// Signatures of trusted keys do not cover every line, or no copy of a source is stored, but every other check
+    /// passed.
     Unproven,
     Damaged,
 }
@@ -76,6 +79,8 @@ struct Verifier<'t> {
     thread: &'t ThreadId,
     signatures: SignatureChecker<'t>,
     found: ThreadVerification,
+    /// True if a source that the thread names has no stored copy.
+    is_source_missing: bool,
 }
 
 /// The transcript, against which the artifacts are checked.
@@ -105,10 +110,11 @@ impl Threads {
         let by_id: BTreeMap<&ThreadId, &ThreadRow> = rows.iter().map(|row| (&row.id, row)).collect();
         let mut trees: BTreeMap<&ThreadId, Option<TreeMoney>> = BTreeMap::new();
         let mut found = Vec::with_capacity(threads.len());
+        let mut copies = CopyStates::default();
         for thread in threads {
             let row = by_id.get(thread);
             let mut scan = Verifier::new(&self.disk, thread, trust);
-            scan.check_transcript(row.map_or(0, |row| row.synced))?;
+            scan.check_transcript(row.map_or(0, |row| row.synced), &mut copies)?;
             if let Some(row) = row {
                 if !trees.contains_key(&row.root) {
                     trees.insert(&row.root, self.tree_money(&row.root, &rows)?);
@@ -152,12 +158,13 @@ impl<'t> Verifier<'t> {
             thread,
             signatures: SignatureChecker::new(trust),
             found,
+            is_source_missing: false,
         }
     }
 }
 
 impl Verifier<'_> {
-    fn check_transcript(&mut self, synced: u64) -> Result<(), StoreError> {
+    fn check_transcript(&mut self, synced: u64, copies: &mut CopyStates) -> Result<(), StoreError> {
         let path = layout::transcript(self.thread);
         let reading = match transcript::read(self.disk, self.thread, synced) {
             Ok(reading) => reading,
@@ -190,6 +197,7 @@ impl Verifier<'_> {
         let view = TranscriptView { reading: &reading, events: &events, head: ThreadHead::of(&events) };
         self.check_checkpoints(&view);
         self.check_objects(&view);
+        self.check_sources(&view, copies);
         self.check_continued(&view)?;
         self.check_artifacts(&view)
     }
@@ -325,7 +333,7 @@ impl Verifier<'_> {
         // If an unknown key alone signed the thread, nothing contradicts its files.
         let is_foreign = self.signatures.best().is_none()
             && self.found.faults.iter().all(|fault| fault.reason.ends_with(UNTRUSTED_KEY));
-        self.found.verdict = match (self.found.faults.is_empty(), whole) {
+        self.found.verdict = match (self.found.faults.is_empty(), whole && !self.is_source_missing) {
             (false, _) if !is_foreign => ThreadVerdict::Damaged,
             (true, true) => ThreadVerdict::Sound,
             (true | false, _) => ThreadVerdict::Unproven,
