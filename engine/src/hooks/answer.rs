@@ -202,6 +202,12 @@ pub(super) fn no_effect_reason(run: &HookRun, action: &HookAction) -> Option<&'s
         {
             Some("a continuation inherits the reached limit; a handoff can help only at the limit `spend`")
         }
+        (HookPoint::Limit, HookAction::Handoff) if !run.can_hand_off && run.turn == 0 => {
+            Some("no turn has run yet, so a handoff cannot shorten the prompt")
+        }
+        (HookPoint::Limit, HookAction::Handoff) if !run.can_hand_off => {
+            Some("the money is used up, so a continuation cannot pay for a model call")
+        }
         (HookPoint::Error, HookAction::Retry { .. }) if run.subject.is_some() => {
             Some("no call of a tool is repeated, because it may have had an effect; the model gets the error")
         }

@@ -59,7 +59,20 @@ fn run_point(
     let bounds =
         HookBounds { limits: plan.limits, spawned: 0, turn_reserve: 0, unsettled: Vec::new(), prompt_spend: None };
     let store = std::sync::Arc::default();
-    let run = HookRun { point, subject: None, facts, turn: 1, remaining_ms: 1000, store, nth: 0, bounds, ended: None };
+    let can_hand_off = facts.get("can_hand_off") != Some(&json!(false));
+    let turn = facts.get("turn").and_then(Value::as_u64).unwrap_or(1);
+    let run = HookRun {
+        point,
+        subject: None,
+        facts,
+        turn,
+        remaining_ms: 1000,
+        store,
+        nth: 0,
+        bounds,
+        ended: None,
+        can_hand_off,
+    };
     let act = FixedRunner(says, Mutex::default());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let HookPointResult { considered, answer, .. } = runtime.block_on(table.run(&run, &act));
@@ -221,6 +234,20 @@ fn answer_with_an_action_that_the_event_lacks_fails_the_hook() {
     let (verdicts, answer, _) = run_point(&plan, HookPoint::ThreadStarted, json!({}), json!({"action": "opened"}));
     assert_eq!(verdicts, [HookVerdict::Fired]);
     assert!(matches!(answer, HookOutcome::Collected { .. }), "{answer:?}");
+}
+
+#[test]
+fn handoff_that_cannot_help_at_the_spend_limit_fails_with_the_reason() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Limit, HookAction::Handoff);
+    let at_spend = |turn: u64, can_hand_off: bool| json!({"limit_code": "spend_exceeded", "turn": turn, "can_hand_off": can_hand_off});
+    assert_eq!(run_point(&plan, HookPoint::Limit, at_spend(1, true), json!({})).1, HookOutcome::Handoff);
+    plan.hooks[0].on_failure = OnFailure::Fail;
+    for (turn, reason) in [(1, "the money is used up"), (0, "no turn has run yet")] {
+        let (verdicts, answer, _) = run_point(&plan, HookPoint::Limit, at_spend(turn, false), json!({}));
+        let HookOutcome::Failed { error, .. } = answer else { panic!("{answer:?}") };
+        assert!(verdicts == [HookVerdict::Failed] && error.contains(reason), "{error}");
+    }
 }
 
 #[test]

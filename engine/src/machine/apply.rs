@@ -24,7 +24,7 @@ mod compaction;
 mod hooks;
 mod observe;
 
-pub(super) use hooks::HOOK_FAILED_CODE;
+pub(super) use hooks::{HOOK_FAILED_CODE, can_hand_off_at_limit};
 
 /// Folds one event into the state.
 pub fn apply(state: &mut ThreadState, event: &Event) {

@@ -135,6 +135,8 @@ pub struct HookRun {
     pub bounds: HookBounds,
     /// The thread's result, at the hook points of its end; `None` at any other point.
     pub ended: Option<Arc<Ended>>,
+    /// False at a limit if a handoff would not help, because the continuation meets the same limit.
+    pub can_hand_off: bool,
 }
 
 /// Bounds of a directive that a hook starts as a child of the thread.

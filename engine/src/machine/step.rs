@@ -192,7 +192,9 @@ pub(super) fn hook_run(
         prompt_spend: state.prompt_spend(),
     };
     let store = std::sync::Arc::clone(&state.store);
-    Effect::RunHooks(Box::new(HookRun { point, subject, facts, turn, remaining_ms, store, nth, bounds, ended: None }))
+    let can_hand_off = point != HookPoint::Limit || super::apply::can_hand_off_at_limit(state);
+    let run = HookRun { point, subject, facts, turn, remaining_ms, store, nth, bounds, ended: None, can_hand_off };
+    Effect::RunHooks(Box::new(run))
 }
 
 fn hooks(walk: &WalkContext<'_>, point: HookPoint) -> StepResult {

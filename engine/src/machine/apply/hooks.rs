@@ -154,6 +154,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
             deny_replies(state);
             state.conversation.messages.push(Message::user(format!("The answer was not accepted: {reason}")).into());
         }
+        // Earlier versions recorded the answer of a hook whose handoff cannot help.
         HookOutcome::Handoff if run.point == HookPoint::Limit && !can_hand_off_at_limit(state) => return Outcome::Pass,
         HookOutcome::None
         | HookOutcome::Transformed { .. }
@@ -171,7 +172,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
 /// Returns true if a handoff is useful although a limit was reached. The only such case is a model call that costs more
 /// than the remaining money, because a call with the shorter prompt of the continuation can still be affordable. Any
 /// other limit would stop the continuation at once, because the continuation inherits the limit.
-fn can_hand_off_at_limit(state: &ThreadState) -> bool {
+pub(in crate::machine) fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
 

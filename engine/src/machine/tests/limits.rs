@@ -105,6 +105,32 @@ fn handoff_continues_if_money_for_a_shorter_prompt_is_left() {
 }
 
 #[test]
+fn hooks_of_the_spend_limit_know_whether_a_handoff_helps() {
+    let can_hand_off = |spend: u64, limit: u64| {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::Limit, HookAction::Handoff);
+        let input = plan.bound_first_request("You are you.", "Here.\n\nSay hello.");
+        let first = plan.model.worst_case(input, 1_100).to_u64();
+        plan.limits.spend = if limit == 0 { first } else { limit };
+        let long = calls(&[call("a_read", json!({"path": "x".repeat(4_000)}))]);
+        let mut play = SimulatedThread::new(plan, vec![long, text("done")]);
+        play.start();
+        loop {
+            match next(&play.plan, &play.state) {
+                Effect::RunHooks(run) if run.point == HookPoint::Limit => break run.can_hand_off,
+                // As if other calls had spent the rest of the money.
+                _ if play.state.cost.turns == 1 => play.state.cost.spend = play.state.cost.spend.max(spend),
+                _ => {}
+            }
+            assert!(play.step());
+        }
+    };
+    assert!(can_hand_off(0, 0));
+    assert!(!can_hand_off(u64::MAX / 4, 0), "no money is left");
+    assert!(!can_hand_off(0, 1_000_000), "a thread without a turn has nothing to shorten");
+}
+
+#[test]
 fn only_retryable_failures_are_retried() {
     let mut play =
         SimulatedThread::new(plan(), vec![status(429, &[("retry-after", "2")]), status(529, &[]), text("done")]);
