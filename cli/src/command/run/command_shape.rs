@@ -109,6 +109,7 @@ mod tests {
         for (command, covered) in [
             ("cargo test", true),
             ("cargo test -p b --lib", true),
+            ("cargo test -pb -j2 -- --test-threads 1 name", true),
             ("cargo testing", false),
             ("cargo", false),
             ("cargo run test", false),
@@ -179,11 +180,33 @@ mod tests {
             ),
             ("date +%F", &["date -s 2001-01-01", "date --set=now", "date 01010101"]),
             ("tree -L 2", &["tree -o x", "tree -aox", "tree -R"]),
+            (
+                "go test -race",
+                &[
+                    "go test -o x",
+                    "go test -c",
+                    "go test -coverprofile x",
+                    "go test --cpuprofile x",
+                    "go test -test.trace x",
+                    "go test -outputdir x",
+                    "go test -fuzz x",
+                    "go test -mod mod",
+                    "go test -args -o x",
+                ],
+            ),
+            ("go vet ./...", &["go vet -fix"]),
+            ("go build -v", &["go build -o x", "go build -pkgdir x"]),
+            ("cargo fmt --check", &["cargo fmt", "cargo fmt --all", "cargo fmt --check -- --emit files"]),
+            ("cargo clippy --all-targets", &["cargo clippy --fix", "cargo clippy --fix --allow-dirty"]),
+            ("cargo clippy -Dwarnings", &["cargo clippy -- -o x", "cargo clippy -- --emit link"]),
+            ("cargo test --nocapture", &["cargo test -- --logfile x"]),
+            ("cargo build -j4", &["cargo build --artifact-dir x", "cargo build --target-dir x"]),
+            ("git add -A", &["git add -e x", "git add -p", "git add --interactive", "git add --ed"]),
         ] {
             assert_eq!(
                 shape(accepted).as_deref(),
                 accepted.split(' ').next().map(|name| match name {
-                    "git" => accepted.rsplit_once(' ').unwrap().0,
+                    "cargo" | "git" | "go" => accepted.rsplit_once(' ').unwrap().0,
                     name => name,
                 })
             );

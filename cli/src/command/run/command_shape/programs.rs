@@ -6,6 +6,8 @@ struct ShapedProgram {
     name: &'static str,
     /// The subcommands that have a shape; empty for a program without subcommands.
     subcommands: &'static [&'static str],
+    /// An option without which the command overwrites files; `None` if it overwrites none.
+    needs: Option<&'static str>,
     /// Returns true if an argument is safe. An unsafe argument deletes or overwrites a file, names a program to run, or
     /// names a file or folder that determines which program runs.
     accepts: fn(&str) -> bool,
@@ -44,38 +46,132 @@ const FILE_PROGRAMS: [&str; 26] = [
 
 /// Programs with some arguments that delete or overwrite a file, or that determine which program runs. A command of
 /// such a program has a shape only with a listed subcommand, and only without these arguments.
-const PROGRAMS_WITH_ARGUMENTS: [ShapedProgram; 11] = [
+const PROGRAMS_WITH_ARGUMENTS: [ShapedProgram; 13] = [
+    ShapedProgram { subcommands: &["build", "check", "clippy", "test", "tree"], ..program("cargo", of_cargo) },
+    ShapedProgram { subcommands: &["fmt"], needs: Some("--check"), ..program("cargo", checks_format) },
+    program("date", prints_date),
+    program("find", of_find),
     ShapedProgram {
-        name: "cargo",
-        subcommands: &["build", "check", "clippy", "fmt", "test", "tree"],
-        accepts: of_cargo,
+        subcommands: &["blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"],
+        ..program("git", of_git)
     },
-    ShapedProgram { name: "date", subcommands: &[], accepts: prints_date },
-    ShapedProgram { name: "find", subcommands: &[], accepts: of_find },
-    ShapedProgram {
-        name: "git",
-        subcommands: &[
-            "add",
-            "blame",
-            "describe",
-            "diff",
-            "log",
-            "ls-files",
-            "rev-parse",
-            "shortlog",
-            "show",
-            "status",
-        ],
-        accepts: of_git,
-    },
-    ShapedProgram { name: "git", subcommands: &["branch"], accepts: lists_branches },
-    ShapedProgram { name: "go", subcommands: &["build", "list", "test", "vet"], accepts: of_go },
-    ShapedProgram { name: "npm", subcommands: &["test"], accepts: is_no_option },
-    ShapedProgram { name: "pnpm", subcommands: &["test"], accepts: is_no_option },
-    ShapedProgram { name: "rg", subcommands: &[], accepts: of_ripgrep },
-    ShapedProgram { name: "tree", subcommands: &[], accepts: of_tree },
-    ShapedProgram { name: "yarn", subcommands: &["test"], accepts: is_no_option },
+    ShapedProgram { subcommands: &["add"], ..program("git", adds_files) },
+    ShapedProgram { subcommands: &["branch"], ..program("git", lists_branches) },
+    ShapedProgram { subcommands: &["build", "list", "test", "vet"], ..program("go", of_go) },
+    ShapedProgram { subcommands: &["test"], ..program("npm", is_no_option) },
+    ShapedProgram { subcommands: &["test"], ..program("pnpm", is_no_option) },
+    program("rg", of_ripgrep),
+    program("tree", of_tree),
+    ShapedProgram { subcommands: &["test"], ..program("yarn", is_no_option) },
 ];
+
+/// Options of cargo, of the test programs that it starts, and of the compiler behind `cargo clippy --`. None of them names
+/// a file to write or a program.
+const CARGO_OPTIONS: [&str; 64] = [
+    "--",
+    "--all",
+    "--all-features",
+    "--all-targets",
+    "--allow",
+    "--bench",
+    "--benches",
+    "--bin",
+    "--bins",
+    "--charset",
+    "--color",
+    "--deny",
+    "--depth",
+    "--doc",
+    "--duplicates",
+    "--edges",
+    "--exact",
+    "--example",
+    "--examples",
+    "--exclude",
+    "--features",
+    "--forbid",
+    "--format",
+    "--frozen",
+    "--ignore-rust-version",
+    "--ignored",
+    "--include-ignored",
+    "--invert",
+    "--jobs",
+    "--keep-going",
+    "--lib",
+    "--list",
+    "--locked",
+    "--message-format",
+    "--no-dedupe",
+    "--no-default-features",
+    "--no-deps",
+    "--no-fail-fast",
+    "--no-run",
+    "--nocapture",
+    "--offline",
+    "--package",
+    "--prefix",
+    "--profile",
+    "--prune",
+    "--quiet",
+    "--release",
+    "--show-output",
+    "--skip",
+    "--test",
+    "--test-threads",
+    "--tests",
+    "--verbose",
+    "--warn",
+    "--workspace",
+    "-d",
+    "-e",
+    "-f",
+    "-i",
+    "-q",
+    "-r",
+    "-v",
+    "-vv",
+    "-vvv",
+];
+/// Short options of cargo and of the compiler whose value can follow in the same word.
+const CARGO_LETTERS: [&str; 6] = ["-A", "-D", "-F", "-W", "-j", "-p"];
+/// Options of go without their hyphens. None of them names a file to write or a program.
+const GO_OPTIONS: [&str; 30] = [
+    "a",
+    "asan",
+    "bench",
+    "benchmem",
+    "benchtime",
+    "buildvcs",
+    "count",
+    "cover",
+    "covermode",
+    "coverpkg",
+    "cpu",
+    "deps",
+    "e",
+    "f",
+    "failfast",
+    "find",
+    "json",
+    "list",
+    "m",
+    "p",
+    "parallel",
+    "race",
+    "run",
+    "short",
+    "shuffle",
+    "skip",
+    "tags",
+    "timeout",
+    "trimpath",
+    "v",
+];
+
+const fn program(name: &'static str, accepts: fn(&str) -> bool) -> ShapedProgram {
+    ShapedProgram { name, subcommands: &[], needs: None, accepts }
+}
 
 /// Returns the number of words that form the shape of a simple command; `None` if the command has no shape. A program
 /// that is given by a path has no shape, because a path can name any program.
@@ -91,7 +187,8 @@ pub fn count_shape_words(words: &[&str]) -> Option<usize> {
             let (subcommand, arguments) = rest.split_first()?;
             program.subcommands.contains(subcommand).then_some((2, arguments))?
         };
-        arguments.iter().all(|argument| (program.accepts)(argument)).then_some(count)
+        let is_complete = program.needs.is_none_or(|needed| arguments.contains(&needed));
+        (is_complete && arguments.iter().all(|argument| (program.accepts)(argument))).then_some(count)
     })
 }
 
@@ -123,17 +220,32 @@ fn of_tree(argument: &str) -> bool {
     argument.starts_with("--") || !(argument.starts_with('-') && argument.contains(['o', 'R']))
 }
 
-/// Returns false for options that name another configuration, manifest or target specification, because each of these
-/// files can name programs. Also returns false for `@FILE`, a file with arguments for the compiler.
+/// Returns true for the options in the lists, and for names. All other options can write files (`--fix`,
+/// `--artifact-dir`), or name another configuration, manifest or target specification, which can name programs. `@FILE` is
+/// a file with arguments for the compiler.
 fn of_cargo(argument: &str) -> bool {
-    !["--config", "--manifest-path", "--target", "-C", "-Z", "@"].iter().any(|refused| argument.starts_with(refused))
+    let is_known = CARGO_OPTIONS.contains(&argument) || CARGO_LETTERS.iter().any(|letter| argument.starts_with(letter));
+    is_known || !argument.starts_with(['-', '@'])
 }
 
-/// Returns false for options that name a program or another module, and for source files, because `go test` runs them.
+/// Returns true for the options of `cargo fmt --check` that change nothing else, and for the names of packages.
+fn checks_format(argument: &str) -> bool {
+    const OPTIONS: [&str; 9] = ["--", "--all", "--check", "--package", "--quiet", "--verbose", "-p", "-q", "-v"];
+    OPTIONS.contains(&argument) || !argument.starts_with(['-', '@'])
+}
+
+/// Returns true for the options in the list, and for names. All other options can write files (`-o`, `-coverprofile`) or
+/// name a program or another module. `go test` runs source files.
 fn of_go(argument: &str) -> bool {
-    const REFUSED: [&str; 8] = ["C", "compiler", "exec", "gccgoflags", "modfile", "overlay", "toolexec", "vettool"];
     let option = argument.strip_prefix('-').map(|rest| rest.strip_prefix('-').unwrap_or(rest));
-    !option.is_some_and(|option| REFUSED.contains(&option)) && !argument.contains(".go")
+    option.map_or(!argument.contains(".go"), |option| GO_OPTIONS.contains(&option))
+}
+
+/// Returns true for paths, and for the options of `git add` that neither start an editor nor ask questions.
+fn adds_files(argument: &str) -> bool {
+    const OPTIONS: [&str; 10] =
+        ["--", "--all", "--dry-run", "--intent-to-add", "--update", "--verbose", "-A", "-N", "-u", "-v"];
+    OPTIONS.contains(&argument) || !argument.starts_with('-')
 }
 
 /// Returns false for every option, because the package managers accept abbreviations of the options that name a shell
