@@ -230,6 +230,52 @@ fn queue_is_shown_and_withdrawn_while_a_prompt_waits() {
     assert_eq!(seen.iter().filter(|line| line["event"]["type"] == "prompt_started").count(), 1);
 }
 
+/// The reply of the prompt never ends, so that no later step of the prompt refreshes the state.
+#[test]
+fn messages_sent_during_a_reply_are_listed_and_withdrawn() {
+    let place = TestProject::own();
+    let mut client = start(&place, "steps: [{ delay_ms: 120000, text: One. }]");
+    client.ask(json!({"type": "prompt", "message": "go"}));
+    client.event("attempt_intended");
+    let mut sent = Vec::new();
+    for (verb, text) in [("steer", "a"), ("follow_up", "b"), ("next_turn", "c")] {
+        let response = client.ask(json!({"type": verb, "message": text}));
+        sent.push(response["data"]["input"].clone());
+        client.event("user_input");
+    }
+    let queue = |client: &mut ChatClient| {
+        let state = client.ask(json!({"type": "state"}));
+        let queue = state["data"]["queue"].as_array().unwrap().clone();
+        queue.iter().map(|one| one["text"].as_str().unwrap()).collect::<String>()
+    };
+    assert_eq!(queue(&mut client), "abc");
+    let retracted = client.ask(json!({"type": "retract", "input": sent[0]}));
+    assert_eq!(retracted["success"], true, "{retracted}");
+    client.event("retracted");
+    let withdrawn = client.ask(json!({"type": "clear_queue"}));
+    assert_eq!(withdrawn["data"]["queued"], 2, "{withdrawn}");
+    client.event("retracted");
+    client.ask(json!({"type": "interrupt"}));
+    client.event("prompt_ended");
+    client.end();
+}
+
+#[test]
+fn request_directly_after_a_prompt_sees_this_prompt() {
+    let place = TestProject::own();
+    let mut client = start(&place, "steps: [{ text: One. }, { delay_ms: 120000, text: Two. }]");
+    client.ask(json!({"type": "prompt", "message": "a"}));
+    client.event("prompt_ended");
+    client.ask(json!({"type": "prompt", "message": "b"}));
+    for verb in [json!({"type": "retry"}), json!({"type": "rewind", "prompt": 1, "files": "preview"})] {
+        let refused = client.ask(verb);
+        assert!(refused["error"].to_string().contains("a prompt runs: interrupt it first"), "{refused}");
+    }
+    client.ask(json!({"type": "interrupt"}));
+    client.event("prompt_ended");
+    client.end();
+}
+
 #[test]
 fn preview_is_the_request_that_is_sent_and_costs_nothing() {
     let place = TestProject::own();

@@ -408,13 +408,22 @@ fn editor_keys_search_the_history_undo_and_insert_deleted_text() {
     shows(&terminal, "> @src/needle.rs");
     terminal.press("\x03");
     shows(&terminal, ">");
-    // Alt+Up takes the unsent message back.
+    // Alt+Up takes the unsent messages back, in their order.
     terminal.press("wait\r");
     terminal.wait_for("Esc to interrupt");
     terminal.press("queued words\r");
     terminal.wait_for("queued: queued words");
+    terminal.press("later words\x1b\r");
+    terminal.wait_for("queued: later words");
+    terminal.press("/queue\r");
+    terminal.wait_for("steer: queued words");
+    terminal.wait_for("follow_up: later words");
     terminal.press("\x1b[1;3A");
     shows(&terminal, "> queued words");
+    terminal.wait_until("the second text", |rows| {
+        let first = rows.iter().position(|row| row == "> queued words");
+        first.is_some_and(|first| rows.get(first + 1).is_some_and(|row| row.trim() == "later words"))
+    });
     assert!(!terminal.rows().iter().any(|row| row.contains("queued: queued words")));
 }
 

@@ -250,8 +250,8 @@ impl ControlSender {
         }
     }
 
-    /// Returns the plan and the state of a chat as they were when its latest effect started. `None` before the first
-    /// effect, and for a run, whose state is never published.
+    /// Returns the plan and the state of a chat as they were when its latest effect started, or when its latest message
+    /// was recorded or accepted. `None` before the first effect, and for a run, whose state is never published.
     pub fn live_state(&self) -> Option<LiveState> {
         self.state().read()
     }

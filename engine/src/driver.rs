@@ -162,10 +162,14 @@ pub(crate) async fn drive(
     let mut exported = false;
     loop {
         // An ended thread records nothing: its continuation receives the inputs that were not read.
+        let recorded = thread.state.events;
         while thread.state.ended.is_none()
             && let Some(post) = control.try_next()
         {
             settled.extend(record_incoming(thread, driver, post)?);
+        }
+        if thread.state.events != recorded {
+            publish_state(thread, control);
         }
         confirm_messages(thread).await?;
         match machine::next(&thread.plan, &thread.state) {
@@ -203,12 +207,18 @@ pub(crate) async fn drive(
                     driver.write_final(thread, ended, Artifact::Export).await;
                     exported = true;
                 }
-                if thread.state.chat.is_some() {
-                    control.publish(&thread.plan, &thread.state);
-                }
+                publish_state(thread, control);
                 perform(thread, driver, control, effect, &mut settled).await?;
             }
         }
+    }
+}
+
+/// Publishes the state of a chat. A sender of a message reads the state as soon as the record of the message is
+/// confirmed, so the state is published before that.
+fn publish_state(thread: &DrivenThread, control: &ControlReceiver) {
+    if thread.state.chat.is_some() {
+        control.publish(&thread.plan, &thread.state);
     }
 }
 
@@ -326,12 +336,13 @@ async fn perform(
             done = resolve(&mut intake), if intake.is_some() => {
                 thread.record_signal(done?);
                 thread.journal.flush(true).await?;
+                publish_state(thread, control);
                 let continues = single.is_some() || !running.is_empty();
                 intake = start_intake(thread, driver, continues).await?;
             }
             Some(post) = control.next() => {
                 let stops_command = runs_command && is_interruption(&post);
-                if record_and_check_interrupt(thread, driver, post, until, settled).await? || stops_command {
+                if record_and_check_interrupt(thread, driver, control, post, until, settled).await? || stops_command {
                     running.shutdown().await;
                     single = None;
                     // An intake that has started is finished, unless the thread or the prompt ends.
@@ -385,6 +396,7 @@ fn ends_intake(state: &ThreadState) -> bool {
 async fn record_and_check_interrupt(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
+    control: &ControlReceiver,
     post: Incoming,
     until: InterruptPolicy,
     settled: &mut Vec<String>,
@@ -401,6 +413,7 @@ async fn record_and_check_interrupt(
     }
     settled.extend(record_incoming(thread, driver, post)?);
     thread.journal.flush(true).await?;
+    publish_state(thread, control);
     confirm_messages(thread).await?;
     discard_messages(driver, settled).await;
     Ok(match until {

@@ -48,9 +48,7 @@ impl RequestHandler {
     /// Sends the last prompt again: resets the conversation to its state before that prompt, and submits the prompt as
     /// a new message. Returns the id of the new message as the data of the response.
     pub(super) async fn retry(&self) -> Result<Option<Value>, String> {
-        let live = self.control.started_state().await;
-        let chat = live.state.chat.as_ref().filter(|chat| chat.current.is_none());
-        let last = chat.ok_or("a prompt runs: interrupt it first")?.prompts;
+        let last = self.idle_state().await?.state.chat.as_ref().map_or(0, |chat| chat.prompts);
         let Some(prompt) = self.prompt_of_session(last).await? else {
             return Err("the session has no prompt yet".to_owned());
         };

@@ -20,7 +20,7 @@ use super::leaving::LeftChildren;
 use super::replan::CONFIRM_HINT;
 use super::rewind::RewindFiles;
 use super::session_cost::format_cost;
-use crate::present::{format_date, truncate_line};
+use crate::present::{format_count, format_date, truncate_line};
 
 /// Maximum characters of a message, prompt or call in a list that a command prints.
 const MAX_TEXT_CHARS: usize = 60;
@@ -347,6 +347,10 @@ fn format_answer(command: &str, data: &Value) -> String {
         "rewind" => return format_rewind(data),
         "clear_queue" if data.get("queued") == Some(&Value::from(0)) => {
             vec!["no message is queued; /new starts a new conversation".to_owned()]
+        }
+        "clear_queue" => {
+            let count = data.get("queued").and_then(Value::as_u64).unwrap_or_default();
+            vec![format!("withdrew {}", format_count(count, "queued message"))]
         }
         "fork" if data.get("thread").is_some() => vec![format!(
             "the session continues in `{}` after prompt {}",

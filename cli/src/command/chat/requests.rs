@@ -377,15 +377,22 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
+    /// Returns the state of a session in which no prompt runs or waits.
+    ///
+    /// # Errors
+    /// Returns a message for the user if a prompt runs or waits.
+    pub(super) async fn idle_state(&self) -> Result<LiveState, String> {
+        let live = self.control.started_state().await;
+        let is_idle = live.state.chat.as_ref().is_none_or(|chat| chat.current.is_none() && chat.queue.is_empty());
+        if is_idle { Ok(live) } else { Err("a prompt runs: interrupt it first".to_owned()) }
+    }
+
     /// Closes the session and records `next` as the session that follows. Returns the data of the response. `children`
     /// is the treatment of asynchronous children, and must be set if such children still run. Fails while a prompt
     /// runs.
     async fn switch_session(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
-        let live = self.control.started_state().await;
-        if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
-            return Err("a prompt runs: interrupt it first".to_owned());
-        }
+        self.idle_state().await?;
         let running = self.running_children().len();
         match children {
             None if running > 0 => return Err(children_question(running, CHILDREN_HINT)),

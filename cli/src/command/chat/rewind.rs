@@ -33,10 +33,7 @@ impl RequestHandler {
         if files == RewindFiles::Keep {
             return self.fork(Some(prompt), None).await;
         }
-        let live = self.control.started_state().await;
-        if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
-            return Err("a prompt runs: interrupt it first".to_owned());
-        }
+        let live = self.idle_state().await?;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
         let (threads, project) = (self.engine.threads(), self.spaces.project.clone());
         let work = move || {

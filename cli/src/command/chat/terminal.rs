@@ -115,6 +115,8 @@ pub struct ChatTerminal {
     /// Messages that wait until the commands before them have taken effect, oldest first.
     delayed: VecDeque<DelayedMessage>,
     queue: Vec<QueuedMessage>,
+    /// Texts of withdrawn messages that the next frame returns to the editor, in the order of their delivery.
+    returned: Vec<String>,
     /// Messages whose images are being stored, oldest first.
     pending: VecDeque<PendingMessage>,
     /// Lines for the scrollback that are not painted yet.
@@ -204,6 +206,7 @@ impl ChatTerminal {
             user_commands: UserCommands::default(),
             delayed: VecDeque::new(),
             queue: Vec::new(),
+            returned: Vec::new(),
             pending: VecDeque::new(),
             finished: Vec::new(),
             ends_with_blank: false,
@@ -400,7 +403,7 @@ impl ChatTerminal {
         if let EventBody::Retracted(retracted) = &event.body
             && let Some(message) = self.take_queued(&retracted.input)
         {
-            self.return_to_editor(&message.text);
+            self.returned.push(message.text);
         }
         if let EventBody::PromptEnded(ended) = &event.body {
             self.is_running = false;
@@ -500,6 +503,7 @@ impl ChatTerminal {
             return Ok(());
         }
         self.is_dirty = false;
+        self.restore_returned();
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
         }

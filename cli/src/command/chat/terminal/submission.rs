@@ -84,6 +84,14 @@ impl ChatTerminal {
         self.edited();
     }
 
+    /// Puts the texts of the withdrawn messages before the text in the editor.
+    pub(super) fn restore_returned(&mut self) {
+        let texts = std::mem::take(&mut self.returned);
+        if !texts.is_empty() {
+            self.return_to_editor(&texts.join("\n"));
+        }
+    }
+
     /// Requests the list of the prompts to rewind to.
     pub(super) fn list_rewinds(&mut self) {
         self.offers_rewinds = true;
