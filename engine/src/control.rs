@@ -190,8 +190,13 @@ impl ControlSender {
     /// Submits a message to a chat, and waits until the record of the message is on disk. Returns the id of the message;
     /// `None` if the thread has ended, or cannot write the record.
     pub async fn submit_recorded(&self, input: UserInput, delivery: Delivery) -> Option<String> {
+        self.send_recorded(ControlMessage::Submit { input, delivery }).await
+    }
+
+    /// Sends a control message, and waits until the record of the message is on disk. Returns the id of the message;
+    /// `None` if the thread has ended, or cannot write the record.
+    pub async fn send_recorded(&self, message: ControlMessage) -> Option<String> {
         let (id, (recorded, is_recorded)) = (self.next_id(), RecordWaiter::new());
-        let message = ControlMessage::Submit { input, delivery };
         let post = Incoming::Message { id: id.clone(), message, on_disk: false, recorded: Some(recorded) };
         (self.forward(post) && is_recorded.await.is_ok()).then_some(id)
     }

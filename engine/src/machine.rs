@@ -25,6 +25,7 @@ mod walk;
 
 pub(crate) use apply::limit_mut;
 pub use apply::{apply, raised_limit};
+pub(crate) use approval_raise::needs_raise;
 pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
 pub(crate) use request::{estimate_tokens, message_tokens, thread_position, thread_system};

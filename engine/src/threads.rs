@@ -9,7 +9,7 @@ use rye_compiler::plan::PlanLimits;
 use crate::error::DriveError;
 use crate::event::{CommandSettings, Event, EventBody, Opened, Recovered, ThreadHead};
 use crate::machine::state::OpenApprovalRequest;
-use crate::machine::{ThreadState, apply, limit_mut};
+use crate::machine::{ThreadState, apply, limit_mut, needs_raise};
 use crate::parent_thread::ParentThread;
 use crate::store::registry::{Liveness, RepairReport, fold_row, repair};
 use crate::store::spilled::{restore_event, take_event};
@@ -292,9 +292,14 @@ impl Threads {
     }
 }
 
-/// Returns the open approval request of a thread with these events; `None` if every request is answered.
+/// Returns the open approval request of a thread with these events; `None` if every request is answered. The request
+/// has a raise only if an approval would still raise a limit: a message may have raised it since the request was
+/// recorded.
 pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
-    state_after(events).question
+    let state = state_after(events);
+    let question = state.question.clone()?;
+    let raise = question.raise.clone().filter(|_| needs_raise(&state));
+    Some(OpenApprovalRequest { raise, ..question })
 }
 
 /// Returns the limits of a run with all raises; `None` for a chat, whose limits bound each prompt.

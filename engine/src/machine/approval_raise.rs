@@ -49,6 +49,11 @@ pub(super) fn approval_raise(state: &ThreadState) -> ApprovalRaise {
     }
 }
 
+/// Returns true if an approval raises the limit that the thread has reached.
+pub(crate) fn needs_raise(state: &ThreadState) -> bool {
+    matches!(approval_raise(state), ApprovalRaise::Needed(_))
+}
+
 fn used(limit: &str, hit: &LimitHit) -> u64 {
     amount(limit, &hit.current_value).unwrap_or(0)
 }

@@ -73,7 +73,7 @@ pub enum ChatVerb {
     ClearQueue {},
     /// Answers the request of an `approval_asked` event. If a limit was reached, `approve` raises the limit to the
     /// value that the event states in `raise`. The response contains the raise. If the client has already raised the
-    /// limit with the request `raise`, that raise stays.
+    /// limit with the request `raise`, that raise stays, and the response contains none.
     Answer {
         /// The number (`seq`) of the `approval_asked` event.
         question: u64,

@@ -342,7 +342,8 @@ impl RequestHandler {
                  the limits of the session; a `spend` that the prompt itself sets cannot be raised"
             ));
         }
-        self.send(ControlMessage::Raise { limit, value })
+        let id = self.control.send_recorded(ControlMessage::Raise { limit, value }).await.ok_or(NOT_RECORDED)?;
+        Ok(Some(json!({"message": id})))
     }
 
     async fn preview(&self, input: UserInput) -> Result<Option<Value>, String> {
