@@ -130,6 +130,29 @@ fn amount_before_a_text_is_the_highest_cost_of_its_prompt() {
 }
 
 #[test]
+fn bounds_in_either_order_hold_and_a_command_or_an_unknown_capability_sends_nothing() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    place.write(".ai/directives/talk.md", &talk_directive(2, "<tool>*</tool>"));
+    let lines = b"/with rye.execute.tool.rye.file-system.read $0.20 first\n$0.20 !touch ran\n\
+        /with rye.execute.tool.rye.file-system.read !touch ran\n$0.20 /context\n\
+        /with rye.execute.tool.rye.file-system.raed hi\n";
+    let done = chat(&place, &["talk"], lines);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\n"), "{}", done.stderr);
+    for text in [
+        "`!` is a command of the session, and the bounds of a prompt do not apply to it: type it without them",
+        "`/context` is a command of the session",
+        "`rye.execute.tool.rye.file-system.raed` matches no tool, directive, skill or knowledge; did you mean \
+         `rye.execute.tool.rye.file-system.read`?",
+    ] {
+        assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
+    }
+    let events = transcript(&place);
+    let started: Vec<&Value> = events.iter().filter(|event| event["type"] == "prompt_started").collect();
+    assert_eq!((started.len(), &started[0]["limits"]["spend"]), (1, &200_000_000.into()), "{started:?}");
+    assert!(!place.project().join("ran").exists(), "{}", done.stderr);
+}
+
+#[test]
 fn ceiling_of_a_prompt_holds_with_twenty_children() {
     let place = TestProject::own();
     let limits = "<limits turns=\"4\" spend=\"2.00\" spawns=\"100\" depth=\"2\"/>";

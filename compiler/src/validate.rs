@@ -76,6 +76,7 @@ use crate::world::{Entry, ItemKind, Space, World};
 use body::EmptyDirectives;
 use cache_prefix::{CachePrefixChecks, TextFrequencies};
 use capability::PatternMatcher;
+pub use capability::find_unmatched_pattern;
 pub(crate) use capability::granted_places;
 use context::SuppressionUses;
 use continuation::LostKnowledge;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rye_grammar::capability::{Pattern, is_literal};
+use rye_grammar::capability::{Pattern, is_literal, normalize};
 use rye_grammar::data::Node;
 use rye_grammar::{ItemId, Span};
 
@@ -24,6 +24,7 @@ use crate::semantics::glob::{Coverage, Glob, covers};
 use crate::semantics::needs::{suggest_host, write_path_error};
 use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::{ServerSandbox, ToolKind};
+use crate::world::World;
 
 /// Start of the capabilities to execute a tool.
 const TOOL_HEAD: &str = "rye.execute.tool.";
@@ -308,6 +309,23 @@ impl PatternMatcher {
         let candidates = HEADS.iter().flat_map(|head| [id, own].map(|id| format!("{head}.{id}")));
         candidates.collect::<Vec<_>>().into_iter().find(|candidate| self.matches(items, candidate))
     }
+}
+
+/// A capability pattern that matches no item of any space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnmatchedPattern {
+    pub pattern: String,
+    /// A similar pattern that matches an item; `None` if there is none.
+    pub suggestion: Option<String>,
+}
+
+/// Returns the first of these patterns that matches no item of any space.
+pub fn find_unmatched_pattern(world: &dyn World, patterns: &[String]) -> Option<UnmatchedPattern> {
+    let (items, mut matcher) = (Items::new(world), PatternMatcher::default());
+    patterns.iter().find_map(|pattern| match matcher.match_pattern(&items, &normalize(pattern).0) {
+        PatternMatch::Reaches => None,
+        PatternMatch::Nothing { suggestion } => Some(UnmatchedPattern { pattern: pattern.clone(), suggestion }),
+    })
 }
 
 /// Reports a grant whose risk is not acknowledged, if the policy for the risk is `block` or `acknowledge_required`.

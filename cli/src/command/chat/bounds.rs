@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rye_compiler::commands::{BUILT_IN_COMMANDS, split_command};
 use rye_compiler::plan::Plan;
 use rye_compiler::plan::narrow::narrow_grants;
 use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::semantics::money::Nanos;
+use rye_compiler::validate::find_unmatched_pattern;
 use rye_engine::event::{ChatMode, PromptBounds, UserInput};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::prompt_bounds::read_only_grants;
@@ -14,6 +16,7 @@ use rye_engine::preview::preview;
 use serde_json::Value;
 
 use crate::present::format_count;
+use crate::workspace::Spaces;
 
 /// Splits the bounds of a prompt from its text; `None` if the text has none.
 ///
@@ -22,31 +25,65 @@ use crate::present::format_count;
 pub fn split_bounds(typed: &str) -> Option<Result<(PromptBounds, String), String>> {
     let mut bounds = PromptBounds::default();
     let mut rest = typed;
-    if let Some((amount, text)) = split_amount(rest) {
-        bounds.spend = Some(amount.to_u64());
-        rest = text;
-    } else if looks_like_amount(typed) {
-        let word = typed.split_whitespace().next().unwrap_or_default();
-        let reason = format!(
-            "`{word}` is not a maximum cost: write `$0.20 TEXT`; if the text itself starts with an amount, type a space first"
-        );
-        return Some(Err(reason));
-    }
-    let with = rest.strip_prefix("/with").filter(|after| after.is_empty() || after.starts_with(char::is_whitespace));
-    if let Some(after) = with {
-        rest = after.trim_start();
-        let mut patterns = Vec::new();
-        while let Some(pattern) = rest.split_whitespace().next().filter(|word| word.starts_with("rye.")) {
-            patterns.push(pattern.to_owned());
-            rest = rest.strip_prefix(pattern).unwrap_or_default().trim_start();
+    loop {
+        if let Some((amount, text)) = split_amount(rest).filter(|_| bounds.spend.is_none()) {
+            bounds.spend = Some(amount.to_u64());
+            rest = text;
+        } else if bounds.spend.is_none() && looks_like_amount(rest) {
+            let word = rest.split_whitespace().next().unwrap_or_default();
+            let before =
+                if bounds.with.is_some() { "write the maximum cost before `/with`" } else { "type a space first" };
+            return Some(Err(format!(
+                "`{word}` is not a maximum cost: write `$0.20 TEXT`; if the text itself starts with an amount, {before}"
+            )));
+        } else if let Some(after) = split_word(rest, "/with").filter(|_| bounds.with.is_none()) {
+            let (patterns, text) = split_patterns(after);
+            if patterns.is_empty() || text.is_empty() {
+                let reason = "/with needs capability patterns and a text: `/with rye.fetch.* explain the build`";
+                return Some(Err(reason.to_owned()));
+            }
+            bounds.with = Some(patterns);
+            rest = text;
+        } else {
+            break;
         }
-        if patterns.is_empty() || rest.is_empty() {
-            let reason = "/with needs capability patterns and a text: `/with rye.fetch.* explain the build`";
-            return Some(Err(reason.to_owned()));
-        }
-        bounds.with = Some(patterns);
     }
-    (!bounds.is_empty()).then(|| Ok((bounds, rest.to_owned())))
+    if bounds.is_empty() {
+        return None;
+    }
+    Some(match unbounded_command(rest) {
+        Some(command) => Err(format!(
+            "`{command}` is a command of the session, and the bounds of a prompt do not apply to it: type it without \
+             them"
+        )),
+        None => Ok((bounds, rest.to_owned())),
+    })
+}
+
+/// Returns the text after a word at the start of a text; `None` if the text does not start with the word.
+fn split_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    let after = text.strip_prefix(word).filter(|after| after.is_empty() || after.starts_with(char::is_whitespace));
+    after.map(str::trim_start)
+}
+
+/// Splits the capability patterns at the start of a text from the text after them.
+fn split_patterns(text: &str) -> (Vec<String>, &str) {
+    let (mut rest, mut patterns) = (text, Vec::new());
+    while let Some(pattern) = rest.split_whitespace().next().filter(|word| word.starts_with("rye.")) {
+        patterns.push(pattern.to_owned());
+        rest = rest.strip_prefix(pattern).unwrap_or_default().trim_start();
+    }
+    (patterns, rest)
+}
+
+/// Returns the command at the start of a text: `!`, or the name of a built-in command with its slash. `None` if the
+/// text is a message.
+fn unbounded_command(text: &str) -> Option<&str> {
+    if text.starts_with('!') {
+        return text.get(..1);
+    }
+    let (name, _) = split_command(text).filter(|(name, _)| BUILT_IN_COMMANDS.contains(name))?;
+    text.get(..=name.len())
 }
 
 /// Splits `$AMOUNT` from the text after the amount. `None` if the text does not start with an amount, or if no text
@@ -158,6 +195,19 @@ pub fn image_warning(live: &LiveState, after: &Plan) -> Option<String> {
     })
 }
 
+/// Checks that each capability pattern in the bounds of a prompt matches an item of the project, the user or the
+/// standard library.
+///
+/// # Errors
+/// Returns the reason why the patterns are invalid, or why the project cannot be read.
+pub fn check_patterns(spaces: &Spaces, bounds: &PromptBounds) -> Result<(), String> {
+    let Some(with) = &bounds.with else { return Ok(()) };
+    let world = spaces.open().map_err(|error| error.to_string())?;
+    let Some(unmatched) = find_unmatched_pattern(&world, with) else { return Ok(()) };
+    let suggestion = unmatched.suggestion.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Err(format!("`{}` matches no tool, directive, skill or knowledge{suggestion}", unmatched.pattern))
+}
+
 /// Checks that the bounds of a prompt lie within the bounds of its session. The maximum cost must be above 0, and each
 /// capability pattern must match a grant.
 ///
@@ -215,6 +265,11 @@ mod tests {
             ("/with rye.fetch.* explain", None, &["rye.fetch.*"], "explain"),
             ("/with rye.fetch.* rye.execute.tool.a  do\nit", None, &["rye.fetch.*", "rye.execute.tool.a"], "do\nit"),
             ("$0.5 /with rye.fetch.* go", Some(500_000_000), &["rye.fetch.*"], "go"),
+            ("/with rye.fetch.* $0.5 go", Some(500_000_000), &["rye.fetch.*"], "go"),
+            ("$0.5 $9 is too much", Some(500_000_000), &[], "$9 is too much"),
+            ("$0.5 /with rye.fetch.* $9x", Some(500_000_000), &["rye.fetch.*"], "$9x"),
+            ("$0.5 /tmp is full", Some(500_000_000), &[], "/tmp is full"),
+            ("$0.5 //context", Some(500_000_000), &[], "//context"),
         ] {
             let expected = (bounds(spend, with), text.to_owned());
             assert_eq!(split_bounds(typed), Some(Ok(expected)), "{typed}");
@@ -225,6 +280,16 @@ mod tests {
         for typed in ["$20", "$0.20fix it", "$0.01, do", "$1,5 x", "$ 1 x", "$-1 x", "$+1 x", "$1e9 x"] {
             assert!(split_bounds(typed).unwrap().unwrap_err().contains("write `$0.20 TEXT`"), "{typed}");
         }
+        for (typed, command) in [
+            ("$0.5 !ls", "`!`"),
+            ("/with rye.fetch.* !!ls", "`!`"),
+            ("$0.5 /context tools", "`/context`"),
+            ("/with rye.fetch.* $0.5 /retry", "`/retry`"),
+            ("/with rye.fetch.* /with rye.sign.* x", "`/with`"),
+        ] {
+            assert!(split_bounds(typed).unwrap().unwrap_err().starts_with(command), "{typed}");
+        }
+        assert!(split_bounds("/with rye.fetch.* $0.5x").unwrap().unwrap_err().contains("before `/with`"));
         for typed in ["/with", "/with x", "/with rye.fetch.*", "$1 /with rye.fetch.*"] {
             assert!(split_bounds(typed).unwrap().is_err(), "{typed}");
         }

@@ -25,7 +25,9 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::pending_approval;
 use serde_json::{Value, json};
 
-use super::bounds::{budget_warning, check_bounds, check_fit, image_warning, read_dollars, read_raised_limit};
+use super::bounds::{
+    budget_warning, check_bounds, check_fit, check_patterns, image_warning, read_dollars, read_raised_limit,
+};
 use super::commands::{command_name, list_message_commands};
 use super::help::{help, unloaded_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
@@ -194,15 +196,16 @@ impl RequestHandler {
         self.check_input(input)
     }
 
-    /// Checks that the text of a prompt fits into the context window, and that the bounds of the prompt lie within the
-    /// bounds of the session.
+    /// Checks that the text of a prompt fits into the context window, that the bounds of the prompt lie within the
+    /// bounds of the session, and that the capability patterns match items.
     ///
     /// # Errors
     /// Returns the reason why the prompt cannot be sent.
     pub fn check_input(&self, input: &UserInput) -> Result<(), String> {
         let Some(live) = self.control.live_state() else { return Ok(()) };
         check_fit(&live, &input.text)?;
-        check_bounds(&live, &input.bounds)
+        check_bounds(&live, &input.bounds)?;
+        check_patterns(&self.spaces, &input.bounds)
     }
 
     /// Adds images to a message.
@@ -349,6 +352,7 @@ impl RequestHandler {
     async fn preview(&self, input: UserInput) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         check_bounds(&live, &input.bounds)?;
+        check_patterns(&self.spaces, &input.bounds)?;
         if let Some(command) = describe_command(&live.plan, &input.text) {
             return Ok(Some(json!({"command": command})));
         }
