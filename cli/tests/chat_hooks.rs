@@ -224,6 +224,22 @@ fn terminate_with_the_scope_session_closes_every_front_end() {
 }
 
 #[test]
+fn message_that_a_hook_or_a_template_empties_is_not_sent() {
+    let hooks = "  - { id: empty, event: input, condition: \"text == 'drop'\", action: { transform: \"  \" } }\n";
+    let place = project(hooks, "{ text: One. }", "");
+    place.write(".ai/prompts/blank.md", "---\ndescription: Nothing.\n---\n");
+    let lines = "drop\n/blank\nhi\n";
+    let (code, stdout, stderr) = chat_lines(&place, &["chat", "talk", "--script", "script.yaml"], lines);
+    assert_eq!((code, stdout.as_str()), (Some(0), "One.\n"), "{stderr}");
+    for cause in ["the hooks replaced the text with an empty one", "the prompt `blank` expands to an empty text"] {
+        assert!(stderr.contains(&format!("{cause}: nothing was sent")), "{stderr}");
+    }
+    let events = place.transcript(&newest(&place));
+    assert_eq!(events.iter().filter(|event| event["type"] == "prompt_started").count(), 1);
+    place.run_ok(&["threads", "prove", "--last", "--prompts"]);
+}
+
+#[test]
 fn terminal_shows_the_reply_of_a_hook_and_closes_with_its_session() {
     let hooks = "  - { id: hello, event: input, condition: \"text == 'status?'\", action: { handled: { reply: \"All ${delivery} is quiet.\" } } }\n  \
                  - { id: guard, event: before_agent_start, condition: \"prompt contains 'forbidden'\", action: { terminate: { error: not here, scope: session } } }\n";

@@ -22,9 +22,34 @@ const EXPANSION: &str = "expansion";
 
 /// Expands the call of a skill or a prompt template in a message that the `input` hooks pass on. Returns the answer of
 /// the hooks, with the expanded text in place of the original, and the expansions. If the call cannot be expanded (an
-/// unknown skill, for example), the message is not sent. All problems are added to `considered`, the list of evaluated
-/// hooks.
+/// unknown skill, for example), or if the hooks or the expansion leave an empty message, the message is not sent. All
+/// problems are added to `considered`, the list of evaluated hooks.
 pub(super) async fn expand_message(
+    engine: &EngineContext,
+    run: &HookRun,
+    answer: HookOutcome,
+    considered: &mut Vec<HookEvaluation>,
+) -> Result<(HookOutcome, Vec<InputExpansion>), DriveError> {
+    let (answer, expansions) = expand_call(engine, run, answer, considered).await?;
+    if !is_emptied(run, &answer) {
+        return Ok((answer, expansions));
+    }
+    let cause = expansions.first().map_or_else(
+        || "the hooks replaced the text with an empty one".to_owned(),
+        |item| format!("the {} `{}` expands to an empty text", item.kind, item.item),
+    );
+    considered.push(problem(format!("{cause}: nothing was sent")));
+    Ok((HookOutcome::Handled { reply: None }, Vec::new()))
+}
+
+/// Returns true if the answer replaces the message with a message that has neither text nor images.
+fn is_emptied(run: &HookRun, answer: &HookOutcome) -> bool {
+    let HookOutcome::Transformed { text, images } = answer else { return false };
+    let has_images = || run.facts.get("images").and_then(Value::as_array).is_some_and(|images| !images.is_empty());
+    text.trim().is_empty() && !images.as_ref().map_or_else(has_images, |images| !images.is_empty())
+}
+
+async fn expand_call(
     engine: &EngineContext,
     run: &HookRun,
     answer: HookOutcome,
