@@ -1,4 +1,4 @@
-//! Tests of images at the terminal of a chat: named in the text, from the clipboard, and refused.
+//! Tests of images in a chat: named in the text, from the clipboard of a terminal, and refused.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -8,6 +8,9 @@ mod pty;
 mod recorder;
 #[path = "support/rye.rs"]
 mod rye;
+
+use std::io::Write;
+use std::process::Stdio;
 
 use pty::PtyTerminal;
 use recorder::{ApiFormat, Recorder};
@@ -59,6 +62,27 @@ fn image_of_the_clipboard_and_a_named_file_reach_the_model() {
     let requests = server.requests.lock().unwrap();
     let body = String::from_utf8_lossy(&requests[0].body).into_owned();
     assert_eq!(body.matches("iVBORw0KGgo").count(), 2, "{body}");
+}
+
+#[test]
+fn image_that_a_plain_line_names_is_sent_and_a_missing_file_is_stated() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(9, ""));
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    std::fs::write(place.project().join("pixel.png"), pixel()).unwrap();
+    place.write("broken.png", "no image");
+    let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"@broken.png look\n@pixel.png @none.txt look\n").unwrap();
+    let notes = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    for note in ["cannot be sent", "sent with the image: pixel.png", "`@none.txt` names no file of the project"] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let inputs: Vec<_> = events.iter().filter(|event| event["type"] == "user_input").collect();
+    assert_eq!(inputs.len(), 1, "{inputs:?}");
+    assert_eq!(inputs[0]["images"].as_array().map(Vec::len), Some(1), "{inputs:?}");
 }
 
 #[test]

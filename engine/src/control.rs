@@ -237,6 +237,13 @@ impl ControlSender {
         live.state.mailbox.received.contains(id) || self.was_received_before(id)
     }
 
+    /// Returns true if the session has not received a message, or if the message is still queued.
+    pub fn is_waiting(&self, id: &str) -> bool {
+        let last = self.last();
+        let Some(live) = last.state.read() else { return true };
+        !last.has_received(&live, id) || live.state.queued_messages().any(|message| message.id == id)
+    }
+
     /// Waits until the session has received a message and a prompt runs, or until the session has handled the message.
     pub async fn started(&self, id: &str) {
         self.received_and(id, |live| !live.state.is_idle() || live.is_settled()).await;

@@ -5,10 +5,15 @@ use std::env;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rye_engine::event::{Delivery, UserInput};
 use rye_engine::image::{MAX_IMAGE_BYTES, ValidatedImage};
 use rye_engine::process::find_program;
 use rye_engine::rooted_dir::RootedDir;
+use serde_json::json;
 use sha2::{Digest, Sha256};
+
+use super::json::ChatResponse;
+use super::requests::{ENDED, RequestHandler};
 
 /// Extensions of the files that are sent as images.
 const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
@@ -51,7 +56,7 @@ fn link_out_of(project: &Path, file: &Path) -> Option<PathBuf> {
 
 /// Returns each path that a word `@PATH` names and that looks like a file but does not exist. The paths are relative to
 /// the project.
-pub fn missing_files<'t>(text: &'t str, project: &Path) -> Vec<&'t str> {
+fn missing_files<'t>(text: &'t str, project: &Path) -> Vec<&'t str> {
     let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
     let paths = named.map(|path| path.trim_end_matches(['.', ',', ';', ':', '?', '!']));
     let is_path = |path: &&str| {
@@ -59,6 +64,47 @@ pub fn missing_files<'t>(text: &'t str, project: &Path) -> Vec<&'t str> {
         is_plain && Path::new(path).extension().is_some() && !path.starts_with('.')
     };
     paths.filter(is_path).filter(|path| !project.join(path).exists()).collect()
+}
+
+/// Returns a note for each word `@PATH` that looks like a file but names none.
+pub fn missing_file_notes(text: &str, project: &Path) -> Vec<String> {
+    let note = |path: &str| format!("`@{path}` names no file of the project: the text was sent as it is");
+    missing_files(text, project).into_iter().map(note).collect()
+}
+
+/// Returns the note that names the files of sent images; `None` if there are none.
+pub fn sent_images_note(names: &[String]) -> Option<String> {
+    let noun = if names.len() == 1 { "the image" } else { "the images" };
+    (!names.is_empty()).then(|| format!("sent with {noun}: {}", names.join(", ")))
+}
+
+/// Returns the names of files without their folders.
+pub fn file_names(files: &[PathBuf]) -> Vec<String> {
+    files.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect()
+}
+
+impl RequestHandler {
+    /// Adds the images that the words `@PATH` of a typed message name. Returns the message, and notes for the user: the
+    /// names of the images, and the words that name no file.
+    ///
+    /// # Errors
+    /// Returns the reason why an image cannot be sent.
+    pub async fn attach_named_images(&self, input: UserInput) -> Result<(UserInput, Vec<String>), String> {
+        let project = &self.spaces.project;
+        let (images, missing) = (image_words(&input.text, project)?, missing_file_notes(&input.text, project));
+        let notes = sent_images_note(&file_names(&images)).into_iter().chain(missing).collect();
+        Ok((self.read_images(input, &images).await?, notes))
+    }
+
+    /// Submits a typed message with the images that it names. The data of the response contains the notes for the user.
+    pub async fn submit_typed(&self, input: UserInput, delivery: Delivery) -> ChatResponse {
+        let send = async {
+            let (input, notes) = self.attach_named_images(input).await?;
+            let id = self.control.submit(input, delivery).ok_or(ENDED)?;
+            Ok(json!({"input": id, "notes": notes}))
+        };
+        ChatResponse::of_prompt(send.await)
+    }
 }
 
 fn has_image_extension(path: &str) -> bool {

@@ -309,7 +309,10 @@ fn format_answer(command: &str, data: &Value) -> String {
     let lines: Vec<String> = match command {
         "tree" => return format_tree(data),
         "compact" => vec![text(data, "text")],
-        "prompt" => data.get("cache_loss").map(|loss| text(loss, "text")).into_iter().collect(),
+        "prompt" => {
+            let loss = data.get("cache_loss").map(|loss| text(loss, "text")).filter(|text| !text.is_empty());
+            list(data.get("notes").unwrap_or(&Value::Null)).iter().map(plain).chain(loss).collect()
+        }
         "context" if data.is_object() => return format_context_change(data),
         "context" => format_context(&list(data)),
         "preview" if data.get("command").is_some() => vec![text(data, "command")],

@@ -243,14 +243,14 @@ impl RequestHandler {
 
     /// Submits a line of a file as a prompt. `before` is the id of the message before it. If hooks can change the
     /// request of the prompt, waits until that message has been handled, and adds a warning about lost cached tokens to
-    /// the data of the response.
+    /// the data of the response. The data also contains notes about the images that the line names.
     ///
     /// # Errors
     /// Returns the reason why the bounds are invalid, or why the session accepts no message.
     pub async fn submit_line(&self, input: UserInput, before: Option<String>) -> Result<Value, String> {
         let live = self.control.started_state().await;
-        check_fit(&live, &input.text)?;
-        check_bounds(&live, &input.bounds)?;
+        self.check_input(&input)?;
+        let (input, notes) = self.attach_named_images(input).await?;
         let changes = |hook: &PlannedHook| matches!(hook.event, HookPoint::BeforeAgentStart | HookPoint::Context);
         let mut warning = None;
         if input.bounds.with.is_some() || live.plan.hooks.iter().any(|hook| hook.is_live() && changes(hook)) {
@@ -263,7 +263,7 @@ impl RequestHandler {
             warning = self.cache_warning_expanded(&input).await;
         }
         let id = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
-        Ok(json!({"input": id, "cache_loss": warning.map(|warning| warning.to_json())}))
+        Ok(json!({"input": id, "cache_loss": warning.map(|warning| warning.to_json()), "notes": notes}))
     }
 
     /// Submits a message, and waits until the message is recorded on disk, because a client relies on a successful

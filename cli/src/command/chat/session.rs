@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rye_engine::BoxFuture;
 use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus, UserInput};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::cache_guard::CacheWarning;
@@ -197,6 +197,16 @@ impl SessionInput {
         None
     }
 
+    /// Returns the typed lines that a session has not handled before its end. Empty for JSON requests.
+    async fn unsent_lines(&self) -> Vec<String> {
+        if self.is_json {
+            return Vec::new();
+        }
+        let rest = self.lines.take_rest().await;
+        let lines = self.unsent.list(&self.control).into_iter().chain(rest);
+        lines.filter(|line| !line.trim().is_empty()).collect()
+    }
+
     /// Waits until the client has read the last response.
     async fn wait_printed(&mut self) {
         if let Some(printing) = &mut self.printing {
@@ -257,7 +267,7 @@ impl SessionInput {
             }
             TypedText::Message(input) => self.submit(input).or(note),
             TypedText::Delivered(input, delivery) => {
-                self.send(input, delivery);
+                self.deliver(input, delivery);
                 note
             }
         }
@@ -312,7 +322,12 @@ impl SessionInput {
             ("2", false) => {
                 let handler = Arc::clone(&self.requests);
                 self.answering = Some(Box::pin(async move {
-                    ChatResponse::of_prompt(handler.submit_without(input, &warning.without).await)
+                    let (input, notes) = match handler.attach_named_images(input).await {
+                        Ok(attached) => attached,
+                        Err(reason) => return ChatResponse::of_prompt(Err(reason)),
+                    };
+                    let sent = handler.submit_without(input, &warning.without).await;
+                    ChatResponse::of_prompt(sent.map(|data| json!({"input": data.get("input"), "notes": notes})))
                 }));
                 None
             }
@@ -335,6 +350,7 @@ impl SessionInput {
         }
     }
 
+    /// Starts to send a message with the images that it names.
     fn send(&mut self, input: UserInput, delivery: Delivery) {
         self.last_sent = self.control.submit(input, delivery);
     }

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::questions::KeyQuestion;
 use super::{ChatTerminal, QueuedMessage};
-use crate::command::chat::clipboard_image::{image_words, missing_files, paste_image};
+use crate::command::chat::clipboard_image::{
+    file_names, image_words, missing_file_notes, paste_image, sent_images_note,
+};
 use crate::command::chat::commands::{TypedText, response_note};
 use crate::command::chat::compaction::previewed_compaction;
 use crate::command::chat::json::{ChatResponse, ChatVerb};
@@ -160,10 +162,7 @@ impl ChatTerminal {
     pub(super) fn submit_checked(&mut self, input: UserInput, text: String, delivery: Delivery, without: Vec<String>) {
         // A message with bounds is a prompt of its own.
         let delivery = if input.bounds.is_empty() { delivery } else { Delivery::Prompt };
-        let missing: Vec<String> = missing_files(&input.text, &self.session.requests.spaces.project)
-            .into_iter()
-            .map(|path| format!("`@{path}` names no file of the project: the text was sent as it is"))
-            .collect();
+        let missing = missing_file_notes(&input.text, &self.session.requests.spaces.project);
         let images: Vec<PathBuf> = match image_words(&input.text, &self.session.requests.spaces.project) {
             Ok(images) => images,
             Err(reason) => {
@@ -171,7 +170,7 @@ impl ChatTerminal {
                 return self.return_to_editor(&text);
             }
         };
-        let names = images.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
+        let names = file_names(&images);
         if !without.is_empty() {
             self.pending.push_back(PendingMessage { text, delivery: Delivery::Prompt, images: names });
             return self.commands.submit_without(input, images, without);
@@ -226,12 +225,8 @@ impl ChatTerminal {
         }
         let id = response.data.as_ref().and_then(|data| data.get("input")?.as_str()).map(str::to_owned);
         self.submitted(id, text, delivery);
-        if !images.is_empty() {
-            self.note(&format!(
-                "sent with {}: {}",
-                if images.len() == 1 { "the image" } else { "the images" },
-                images.join(", ")
-            ));
+        if let Some(note) = sent_images_note(&images) {
+            self.note(&note);
         }
     }
 
