@@ -213,11 +213,13 @@ fn terminate_with_the_scope_session_closes_every_front_end() {
     assert!(again.code == Some(2) && again.stderr.contains("has ended: error"), "{}", again.stderr);
     // Later lines of the input are not sent.
     let place = project(hooks, steps, "");
-    let lines = "work\nthe forbidden thing\nnever sent\n";
+    let lines = "work\nthe forbidden thing\nnever sent\n/cost\n";
     let (code, stdout, stderr) = chat_lines(&place, &["chat", "talk", "--script", "script.yaml"], lines);
     assert_eq!(code, Some(1), "{stdout}{stderr}");
     assert!(stdout.contains("One.") && !stdout.contains("Two."), "{stdout}");
-    assert!(stderr.contains("not here"), "{stderr}");
+    for text in ["not here", "not sent: never sent", "not sent: /cost"] {
+        assert!(stderr.contains(text), "{text}: {stderr}");
+    }
     let events = place.transcript(&newest(&place));
     assert_eq!(events.last().unwrap()["status"], "error", "{:?}", events.last());
     assert!(!events.iter().any(|event| event["raw"] == "never sent"));

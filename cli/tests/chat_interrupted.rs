@@ -288,3 +288,14 @@ fn message_of_another_process_is_shown_at_the_terminal_of_the_owner() {
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }
+
+#[test]
+fn note_of_a_signal_from_another_process_states_that_the_session_closes() {
+    let place = project_with_tools("", "{ text: One. }");
+    let terminal = start(&place, SIZE);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(terminal.process_id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let (_, rows, _) = terminal.end();
+    let has = |text: &str| rows.iter().any(|row| row.contains(text));
+    assert!(has("interrupted: the session closes") && !has("again to leave"), "{rows:#?}");
+}

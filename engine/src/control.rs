@@ -249,6 +249,11 @@ impl ControlSender {
         self.received_and(id, |live| !live.state.is_idle() || live.is_settled()).await;
     }
 
+    /// Waits until the session has received a message and every submitted prompt has reached the model or has ended.
+    pub async fn prompts_delivered(&self, id: &str) {
+        self.received_and(id, |live| live.state.chat.as_ref().is_none_or(|chat| chat.queue.is_empty())).await;
+    }
+
     /// Waits until the session has received a message and its state fulfills a condition.
     async fn received_and(&self, id: &str, condition: fn(&LiveState) -> bool) {
         loop {

@@ -59,6 +59,7 @@ pub mod session;
 mod session_cost;
 pub mod status;
 pub mod terminal;
+mod unsent_lines;
 pub mod word_wrap;
 
 use history::{ChatFolder, Draft};

@@ -96,6 +96,12 @@ impl PromptLines {
         line
     }
 
+    /// Returns the lines that were read and not handled.
+    pub async fn take_rest(&self) -> Vec<String> {
+        let mut lines = self.prompts.lock().await;
+        std::iter::from_fn(|| lines.try_recv().ok()).map(|line| line.text).collect()
+    }
+
     /// Waits for the end of stdin without handling further lines, and marks the input as ended.
     pub async fn skip_to_end(&self) {
         // The wait fails if the reading thread has ended, which also means that stdin has ended.

@@ -17,11 +17,16 @@ use super::leaving::{LeftChildren, children_question};
 use super::lines::{Line, LineFault, MAX_LINE_BYTES, PromptLines};
 use super::next_session::NextSession;
 use super::requests::RequestHandler;
+use super::unsent_lines::UnsentLines;
 use crate::exit::Exit;
+use crate::present::truncate_line;
 use crate::report::printable;
 
 /// The answers to the question after the preview of a compaction.
 const COMPACT_ANSWERS: &str = "1: compact, 2: cancel; type the number";
+
+/// Maximum characters of a line that a note about an unsent line prints.
+const MAX_UNSENT_CHARS: usize = 200;
 
 /// The input of a chat: lines of stdin, or the keys of a terminal.
 pub enum ChatInput {
@@ -53,6 +58,14 @@ impl ChatInput {
         }
     }
 
+    /// Returns a note for each typed line that a session has not handled before its end. Empty for
+    /// [`ChatInput::Terminal`], which returns such texts to the editor.
+    pub async fn unsent_notes(&self) -> Vec<String> {
+        let Self::Lines(input) = self else { return Vec::new() };
+        let note = |line: String| printable(&format!("not sent: {}", truncate_line(&line, MAX_UNSENT_CHARS)));
+        input.unsent_lines().await.into_iter().map(note).collect()
+    }
+
     /// Returns true if no prompt or command runs or waits.
     pub fn is_idle(&self) -> bool {
         let control = match self {
@@ -60,6 +73,15 @@ impl ChatInput {
             Self::Terminal { control, .. } => control,
         };
         control.live_state().is_some_and(|live| live.state.is_settled_chat())
+    }
+
+    /// Returns the note that a SIGINT is about to print: it states the effect of [`Self::interrupt`].
+    pub fn interruption_note(&self) -> &'static str {
+        match self {
+            Self::Terminal { .. } => "interrupted: the session closes",
+            Self::Lines(_) if self.is_idle() => "Ctrl+C again to leave",
+            Self::Lines(_) => "interrupted; Ctrl+C again to leave",
+        }
     }
 
     /// Interrupts the current prompt. For [`ChatInput::Terminal`], or at the second interruption in a row, also closes
@@ -120,6 +142,7 @@ pub struct SessionInput {
     interruptions: u32,
     /// The question that the next line answers.
     question: Option<LineQuestion>,
+    unsent: UnsentLines,
     /// A compaction whose preview is being printed. It is requested before the next line is read.
     announced: Option<ControlMessage>,
 }
@@ -146,6 +169,7 @@ impl SessionInput {
             last_sent: None,
             interruptions: 0,
             question: None,
+            unsent: UnsentLines::default(),
             announced: None,
         }
     }
@@ -160,9 +184,10 @@ impl SessionInput {
         if let Some(answering) = &mut self.answering {
             let response = answering.await;
             self.answering = None;
+            let sent = response.data.as_ref().and_then(|data| data.get("input")?.as_str()).map(str::to_owned);
+            self.unsent.finish(sent.clone(), &self.control);
             if response.command == Some("prompt") && !self.is_json {
-                let sent = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
-                self.last_sent = sent.map(str::to_owned);
+                self.last_sent = sent;
             }
             // If a next session is chosen, the next session reads the remaining lines.
             self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
@@ -191,7 +216,12 @@ impl SessionInput {
             return None;
         };
         if !self.is_json {
-            return self.take_line(&line);
+            self.unsent.start(&line.text);
+            let note = self.take_line(&line);
+            if self.answering.is_none() {
+                self.unsent.finish(None, &self.control);
+            }
+            return note;
         }
         self.answering = answer_line(&line, Arc::clone(&self.requests));
         None
@@ -352,7 +382,21 @@ impl SessionInput {
 
     /// Starts to send a message with the images that it names.
     fn send(&mut self, input: UserInput, delivery: Delivery) {
-        self.last_sent = self.control.submit(input, delivery);
+        let handler = Arc::clone(&self.requests);
+        self.answering = Some(Box::pin(async move { handler.submit_typed(input, delivery).await }));
+    }
+
+    /// Sends a message with the delivery that its command names. If the lines come from a file, the message is sent
+    /// after the prompts before it have reached the model, so that it does not become a prompt of its own.
+    fn deliver(&mut self, input: UserInput, delivery: Delivery) {
+        let Some(before) = self.last_sent.clone().filter(|_| !self.lines.is_terminal()) else {
+            return self.send(input, delivery);
+        };
+        let handler = Arc::clone(&self.requests);
+        self.answering = Some(Box::pin(async move {
+            handler.control.prompts_delivered(&before).await;
+            handler.submit_typed(input, delivery).await
+        }));
     }
 
     /// Starts to answer a question about the session.

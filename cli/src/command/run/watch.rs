@@ -58,7 +58,7 @@ pub async fn wait_until_end(
                     return Exit::Cancelled.into();
                 },
                 Some(input) => {
-                    screen.stop(if input.is_idle() { "Ctrl+C again to leave" } else { "interrupted; Ctrl+C again to leave" });
+                    screen.stop(input.interruption_note());
                     if !input.interrupt() {
                         return Exit::Cancelled.into();
                     }
@@ -67,6 +67,11 @@ pub async fn wait_until_end(
             },
         }
     };
+    if let Some(input) = input.as_ref().filter(|_| result.status.has_ended() && !result.status.is_parked()) {
+        for note in input.unsent_notes().await {
+            screen.note_and_wait(&note).await;
+        }
+    }
     // Waits for the threads that the ended thread started.
     while !background.is_chosen() {
         tokio::select! {
