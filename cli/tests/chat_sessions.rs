@@ -181,6 +181,44 @@ fn signal_that_ends_a_prompt_sends_no_waiting_line() {
 }
 
 #[test]
+fn steering_line_directly_after_a_prompt_reaches_this_prompt() {
+    let call =
+        "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'while [ ! -e out/go ]; do sleep 0.02; done' } }] }";
+    let place = project(&format!("steps: [{call}, {{ text: One. }}, {{ text: Two. }}, {{ text: Three. }}]"));
+    place.write(".ai/directives/talk.md", &talk_directive(4, "<tool write=\"out/\">rye.bash.bash</tool>"));
+    place.write("out/log", "");
+    let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"go\n/steer stop here\n/follow-up and then this\n").unwrap();
+    let began = Instant::now();
+    while recorded(&place).iter().filter(|event| event["type"] == "user_input").count() < 3 {
+        assert!(began.elapsed() < Duration::from_mins(1), "the messages are not recorded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    place.write("out/go", "");
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let events = recorded(&place);
+    assert_eq!(events.iter().filter(|event| event["type"] == "prompt_started").count(), 1);
+    let sources = events.iter().filter(|event| event["type"] == "cognition_in").map(|event| &event["source"]);
+    assert_eq!(sources.collect::<Vec<_>>(), ["prompt", "steer", "follow_up"]);
+}
+
+#[test]
+fn every_closed_session_is_listed_with_its_title() {
+    let place = project("steps: []");
+    // More sessions than a screen shows, and behind them sessions in which nothing was typed.
+    let titled: String = (1..=40).map(|n| format!("/name bed {n}\n/new\n")).collect();
+    let done = chat_that_ends(&place, &["talk"], format!("{titled}{}/resume\n", "/new\n".repeat(40)).as_bytes());
+    let rows: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("talk-")).collect();
+    assert_eq!(rows.len(), 40, "{}", done.stderr);
+    for n in 1..=40 {
+        assert!(rows.iter().any(|row| row.ends_with(&format!("  bed {n}"))), "{n}: {rows:#?}");
+    }
+}
+
+#[test]
 fn new_session_after_a_read_only_session_is_read_only() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     let mut client = ChatClient::start(&place, &["talk"]);

@@ -78,8 +78,25 @@ pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionT
 /// # Errors
 /// A transcript or the registry cannot be read.
 pub fn session_title(threads: &Threads, thread: &ThreadId) -> Result<Option<String>, StoreError> {
+    title_of(threads, session_rows(threads, thread)?)
+}
+
+/// Returns the title of a session like [`session_title`]. `listed` are the threads of the project, so that the titles
+/// of several sessions need one read of the registry.
+///
+/// # Errors
+/// A transcript cannot be read.
+pub fn listed_session_title(
+    threads: &Threads,
+    listed: &[ListedThread],
+    thread: &ThreadId,
+) -> Result<Option<String>, StoreError> {
+    title_of(threads, rows_of_chain(listed.iter().map(|entry| entry.row.clone()), thread))
+}
+
+fn title_of(threads: &Threads, rows: Vec<ThreadRow>) -> Result<Option<String>, StoreError> {
     let (mut named, mut first) = (None, None);
-    for row in session_rows(threads, thread)? {
+    for row in rows {
         for event in threads.transcript(&row.id)? {
             if let EventBody::Named(set) = event.body {
                 named = Some(set.name);

@@ -342,7 +342,7 @@ fn format_answer(command: &str, data: &Value) -> String {
             .iter()
             .map(|session| {
                 let updated = session.get("updated_at").and_then(Value::as_i64).map(format_date).unwrap_or_default();
-                let title = session.get("title").and_then(Value::as_str).unwrap_or("no prompt");
+                let title = session.get("title").and_then(Value::as_str).unwrap_or("title not read");
                 let title = truncate_line(title, MAX_SESSION_TITLE_CHARS);
                 format!("{}  {updated}  {title}", text(session, "thread_id"))
             })

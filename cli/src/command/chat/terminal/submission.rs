@@ -47,7 +47,7 @@ fn session_entries(data: &Value) -> Vec<Entry> {
     let entry = |session: &Value| {
         let thread = session.get("thread_id")?.as_str()?;
         let updated = session.get("updated_at").and_then(Value::as_i64).map(format_date).unwrap_or_default();
-        let title = session.get("title").and_then(Value::as_str).unwrap_or("no prompt");
+        let title = session.get("title").and_then(Value::as_str).unwrap_or("title not read");
         Some(Entry { text: format!("/resume {thread} "), note: format!("{updated}  {title}") })
     };
     data.as_array().into_iter().flatten().filter_map(entry).collect()
