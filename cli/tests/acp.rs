@@ -244,6 +244,17 @@ fn end_agent(client: &mut AcpClient, end: &str) {
 }
 
 #[test]
+fn model_of_a_scripted_session_needs_no_key() {
+    let place = project("{ text: One. }");
+    let mut client = AcpClient::start_with(&place, &["acp", "--script", "script.yaml"], json!({}));
+    let session = client.new_session();
+    let changed = client.prompt(&session, "/model fast");
+    let answer = text(&changed, "agent_message_chunk");
+    assert!(answer.starts_with("the next prompts use the model "), "{answer}");
+    client.end();
+}
+
+#[test]
 fn commands_are_listed_and_performed_without_a_request() {
     let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
     place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\nargument-hint: FILE\n---\nReview $1.\n");
@@ -254,7 +265,9 @@ fn commands_are_listed_and_performed_without_a_request() {
     assert_eq!(tree.response["result"]["stopReason"], "end_turn");
     assert!(text(&tree, "agent_message_chunk").contains("  1  first"), "{:?}", tree.updates);
     client.prompt(&session, "second");
-    client.prompt(&session, "/fork 2");
+    let fork = client.prompt(&session, "/fork 2");
+    let answer = text(&fork, "agent_message_chunk");
+    assert_eq!(answer, "the session continues from the state before the prompt:\n\nsecond");
     // The client also receives the replies of the thread that continues the session.
     let third = client.prompt(&session, "third");
     assert_eq!(text(&third, "agent_message_chunk"), "One.");

@@ -36,6 +36,8 @@ pub struct EngineBuilder {
     project: Project,
     approvals: Approvals,
     providers: Option<Arc<dyn Providers>>,
+    /// Path of the script that replaces every model; `None` if there is none.
+    script: Option<PathBuf>,
     tools: Vec<(String, Arc<dyn Tool>)>,
 }
 
@@ -51,7 +53,8 @@ impl EngineBuilder {
     /// Creates the settings for a project. By default, calls that need an approval are refused, and the models of the
     /// plans are used.
     pub fn new(project: &Project) -> Self {
-        Self { project: project.clone(), approvals: Approvals::Deny, providers: None, tools: Vec::new() }
+        let (project, approvals) = (project.clone(), Approvals::Deny);
+        Self { project, approvals, providers: None, script: None, tools: Vec::new() }
     }
 
     /// Sets the handling of calls that need an approval. By default, such calls are refused.
@@ -61,12 +64,15 @@ impl EngineBuilder {
         self
     }
 
-    /// Replaces every model by a script (`docs/reference/scripted.md`).
+    /// Replaces every model by a script (`docs/reference/scripted.md`). Each thread records the path of the script.
     ///
     /// # Errors
     /// [`Error::Script`] if the script cannot be read.
     pub fn script(mut self, path: impl AsRef<Path>) -> Result<Self, Error> {
-        self.providers = Some(Arc::new(ScriptedProviders::read(path.as_ref())?));
+        let path = path.as_ref();
+        self.providers = Some(Arc::new(ScriptedProviders::read(path)?));
+        let fault = |error: std::io::Error| Error::Script { path: path.to_owned(), reason: error.to_string() };
+        self.script = Some(std::path::absolute(path).map_err(fault)?);
         Ok(self)
     }
 
@@ -74,6 +80,7 @@ impl EngineBuilder {
     #[must_use]
     pub fn providers(mut self, providers: Arc<dyn Providers>) -> Self {
         self.providers = Some(providers);
+        self.script = None;
         self
     }
 
@@ -105,6 +112,7 @@ impl EngineBuilder {
         if let Some(providers) = self.providers {
             options.providers = providers;
         }
+        options.settings.script = self.script.map(|path| path.display().to_string());
         for (name, tool) in self.tools {
             options.tools.add(&name, move |_| Arc::clone(&tool));
         }

@@ -25,7 +25,7 @@ use super::permission::{SessionGrants, describe_sandbox, permission_request};
 use super::prompt::PromptContent;
 use crate::command::chat::commands::{TypedText, list_commands, response_note};
 use crate::command::chat::inquiry::Inquiry;
-use crate::command::chat::json::{ChatRequest, ChatVerb};
+use crate::command::chat::json::{ChatRequest, ChatResponse, ChatVerb};
 use crate::present::event::prompt_end_help;
 
 /// A message to the task of a session.
@@ -297,7 +297,7 @@ impl SessionTask {
             let is_reload = matches!(verb, Ok(ChatVerb::Reload { .. }));
             let answer = async {
                 match verb {
-                    Ok(verb) => response_note(&open.requests.answer(ChatRequest { id: Value::Null, verb }).await),
+                    Ok(verb) => describe_answer(&open.requests.answer(ChatRequest { id: Value::Null, verb }).await),
                     Err(note) => Some(note),
                 }
             };
@@ -398,6 +398,16 @@ async fn wait_until(time: Option<Instant>) {
 async fn finish_answers(open_questions: &mut JoinSet<()>) {
     let answered = async { while open_questions.join_next().await.is_some() {} };
     timeout(ANSWER_TIMEOUT, answered).await.ok();
+}
+
+/// Returns the text for the client that answers a command; `None` if there is nothing to show. After a fork, the text
+/// contains the prompt before which the session continues, because the client's editor does not get this prompt.
+fn describe_answer(response: &ChatResponse) -> Option<String> {
+    let is_fork = matches!(response.command, Some("fork" | "rewind"));
+    let prompt = response.data.as_ref().and_then(|data| data.get("text")?.as_str()).filter(|_| is_fork);
+    let fork = prompt.map(|prompt| format!("the session continues from the state before the prompt:\n\n{prompt}"));
+    let parts: Vec<String> = response_note(response).into_iter().chain(fork).collect();
+    (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
 /// Returns the reasons why skills or prompt templates in a message could not be expanded. A message with such a failure
