@@ -214,3 +214,24 @@ fn reload_with_a_changed_file_warns_and_another_model_does_not() {
     assert!(preview["data"].get("cache_loss").is_none(), "{preview}");
     client.end();
 }
+
+#[test]
+fn line_before_a_context_file_loses_the_tokens_of_the_file() {
+    let place = project("0.001");
+    let mut client = ChatClient::start(&place, &["talk"]);
+    client.ask(json!({"type": "prompt", "message": "first"}));
+    client.event("prompt_ended");
+    place.write("AGENTS.md", &format!("Run the linter.\n{}", place.read("AGENTS.md")));
+    client.ask(json!({"type": "reload", "confirm": true}));
+    client.event("plan_bound");
+    let loss = loop {
+        let preview = client.ask(json!({"type": "preview", "message": "x"}));
+        if let Some(loss) = preview["data"].get("cache_loss") {
+            break loss.clone();
+        }
+        // The session continues with the new plan soon.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert!(loss["tokens"].as_u64().unwrap() > 2000, "{loss}");
+    client.end();
+}

@@ -154,7 +154,7 @@ fn compare_requests(before: &Request, after: &Request, by: Tokenizer) -> PrefixC
     let same_turns = before.turns.iter().zip(&after.turns).take_while(|(old, new)| old == new).count();
     let (common, rest) = before.turns.split_at_checked(same_turns).unwrap_or((&before.turns, &[]));
     let tools = tokens_of_tools(&mut before.tools.iter().filter(|tool| after.tools.contains(tool)));
-    let system = by.count(common_prefix(&before.system, &after.system));
+    let system = count_common(&before.system, &after.system, by);
     let turns = tokens_of_turns(common);
     match (before.tools == after.tools, before.system == after.system) {
         (false, _) => PrefixComparison { kept: 0, resent: tools + system + turns, is_whole: false },
@@ -171,6 +171,15 @@ fn compare_requests(before: &Request, after: &Request, by: Tokenizer) -> PrefixC
             PrefixComparison { kept: tools + system + turns, resent, is_whole: rest.is_empty() }
         }
     }
+}
+
+/// Counts the tokens that two texts have in common at their start and at their end.
+fn count_common(one: &str, other: &str, by: Tokenizer) -> u64 {
+    let start = common_prefix(one, other);
+    let rest = |text: &str| text.get(start.len()..).unwrap_or_default().chars().rev().collect::<String>();
+    let (one, other) = (rest(one), rest(other));
+    let end: String = common_prefix(&one, &other).chars().rev().collect();
+    by.count(start) + by.count(&end)
 }
 
 fn common_prefix<'t>(one: &'t str, other: &str) -> &'t str {
