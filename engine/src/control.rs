@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::event::{ControlMessage, Delivery, FileChanged, UserInput};
 use crate::live_state::{LiveState, StateCell};
 use crate::machine::ThreadState;
+use crate::machine::state::ChatState;
 use crate::thread::{Cost, Status};
 
 /// An input of a running thread: a control message, the end of a call or a child, or a file change to record.
@@ -254,13 +255,26 @@ impl ControlSender {
         self.received_and(id, |live| live.state.chat.as_ref().is_none_or(|chat| chat.queue.is_empty())).await;
     }
 
+    /// Waits until an idle session that continues in another thread has started in that thread. Does not wait for the
+    /// end of a prompt, a command or a compaction, after which the session continues.
+    pub async fn successor_started(&self) {
+        let is_busy =
+            |chat: &ChatState| chat.current.is_some() || chat.compaction.is_some() || !chat.commands.is_empty();
+        self.wait_for(|_, live| live.state.chat.as_ref().is_none_or(|chat| chat.successor.is_none() || is_busy(chat)))
+            .await;
+    }
+
     /// Waits until the session has received a message and its state fulfills a condition.
     async fn received_and(&self, id: &str, condition: fn(&LiveState) -> bool) {
+        self.wait_for(|last, live| last.has_received(live, id) && condition(live)).await;
+    }
+
+    /// Waits until the published state of the last thread of the chain of continuations fulfills a condition.
+    async fn wait_for(&self, condition: impl Fn(&Self, &LiveState) -> bool) {
         loop {
             let last = self.last();
             let mut states = last.state.subscribe();
-            let is_fulfilled =
-                states.borrow_and_update().as_ref().is_some_and(|live| last.has_received(live, id) && condition(live));
+            let is_fulfilled = states.borrow_and_update().as_ref().is_some_and(|live| condition(&last, live));
             if is_fulfilled || states.changed().await.is_err() {
                 return;
             }
@@ -341,7 +355,6 @@ impl ControlReceiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::state::ChatState;
 
     #[tokio::test]
     async fn message_of_the_first_thread_settles_after_two_handoffs_in_any_order() {

@@ -126,6 +126,8 @@ fn print_in_background(response: ChatResponse) -> oneshot::Receiver<()> {
 pub struct SessionInput {
     lines: Arc<PromptLines>,
     control: ControlSender,
+    /// The line that was read and is handled next.
+    read: Option<Line>,
     /// True if the input has ended or the user has left.
     is_closed: bool,
     requests: Arc<RequestHandler>,
@@ -161,6 +163,7 @@ impl SessionInput {
         Self {
             lines,
             control,
+            read: None,
             is_closed: false,
             requests,
             is_json,
@@ -209,9 +212,16 @@ impl SessionInput {
             self.lines.skip_to_end().await;
             return std::future::pending().await;
         }
-        let line = self.lines.next().await;
-        self.interruptions = 0;
-        let Some(line) = line else {
+        if self.read.is_none() {
+            self.read = self.lines.next().await;
+            self.interruptions = 0;
+        }
+        if self.read.is_some() && self.lines.is_terminal() && !self.is_json {
+            // The check of a message needs the plan of the thread in which the session continues. A signal can end this
+            // wait, so the line is stored.
+            self.control.successor_started().await;
+        }
+        let Some(line) = self.read.take() else {
             self.close();
             return None;
         };
