@@ -135,8 +135,8 @@ fn yes_of_a_client_at_an_escalated_limit_raises_it_and_no_ends_the_prompt() {
             client.ask(json!({"type": "raise", "limit": "turns", "value": value}));
         }
         let answer = client.ask(json!({"type": "answer", "question": asked["seq"], "approve": approve}));
-        let raises = approve && limit.is_none();
-        assert_eq!(answer["data"]["raise"], if raises { raise } else { Value::Null }, "{answer}");
+        let expected = if approve && limit.is_none() { raise } else { Value::Null };
+        assert_eq!(answer["data"]["raise"], expected, "{answer}");
         let ended = client.event("prompt_ended");
         assert_eq!(ended["event"]["status"], status, "{ended}");
         client.end();
