@@ -106,6 +106,33 @@ fn add_configures_trusts_and_refreshes_a_server() {
 }
 
 #[test]
+fn added_server_is_trusted_with_the_files_that_its_command_names_and_no_other_server() {
+    if place().is_none() {
+        return;
+    }
+    let place = TestProject::own();
+    place.write("about.txt", "Adds two numbers.");
+    place.write("server.py", SERVER);
+    place.run_ok(&["init"]);
+    let theirs = json!({"mcpServers": {"theirs": {"command": "python3", "args": ["server.py"]}}});
+    place.write(".mcp.json", &theirs.to_string());
+    let added = place.rye(&["mcp", "add", "own", "--", "python3", "server.py"]);
+    assert_eq!(added.code, Some(0), "{}", added.stderr);
+    assert!(added.stderr.contains("own: trust includes `server.py`, as now"), "{}", added.stderr);
+    let trusted = || {
+        let (_, listed) = place.json(&["mcp", "list"]);
+        let of =
+            |one: &serde_json::Value| (one["server"].as_str().unwrap().to_owned(), one["trusted"].as_bool().unwrap());
+        listed.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(trusted(), [("own".to_owned(), true), ("theirs".to_owned(), false)]);
+    assert_eq!(place.rye(&["mcp", "add", "theirs", "--", "python3", "server.py"]).code, Some(2));
+    assert_eq!(trusted(), [("own".to_owned(), true), ("theirs".to_owned(), false)]);
+    place.write("server.py", &(place.read("server.py") + "\n"));
+    assert_eq!(trusted(), [("own".to_owned(), false), ("theirs".to_owned(), false)]);
+}
+
+#[test]
 fn add_keeps_a_disabled_server_of_the_same_name() {
     let place = TestProject::own();
     place.run_ok(&["init"]);

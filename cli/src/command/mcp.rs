@@ -12,7 +12,7 @@ use rye_compiler::trust::TrustRequirement;
 use rye_engine::rooted_dir::RootedDir;
 use rye_engine::tool::mcp::config::SandboxOpenings;
 use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
-use rye_engine::trust::WrittenFile;
+use rye_engine::trust::{InspectedRequirement, WrittenFile};
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
@@ -150,7 +150,8 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
 }
 
 /// Adds a server: writes its entry and the items of its tools, and records trust in the server and the items. At a
-/// terminal, asks the user before recording the trust. If the server cannot be started, if the user refuses, or if a
+/// terminal, asks the user before recording the trust. Without a terminal, the typed command or address is the user's
+/// choice; a server that a file of the project configures is refused, so that the user cannot trust it by its name. If the server cannot be started, if the user refuses, or if a
 /// signal stops the command, the files are restored.
 fn add_and_trust(
     args: &add::AddArgs,
@@ -176,6 +177,9 @@ fn add_and_trust(
         return exit;
     }
     if let Some(text) = describe_openings(&server) {
+        report.note(&text);
+    }
+    if let Some(text) = describe_covered_files(&server, &inspected) {
         report.note(&text);
     }
     if !spaces.own && trust::can_ask(report) {
@@ -227,6 +231,22 @@ fn describe_openings(server: &McpServer) -> Option<String> {
         list(&write, "nothing in the project (`--write FOLDER/` opens a folder)"),
         list(&net, "none (`--net HOST` opens the network)")
     )))
+}
+
+/// Number of files of the project that the note about an added server lists by name.
+const LISTED_FILES: usize = 5;
+
+/// Names the files of the project that trust in an added server covers: the user typed the command, and others may have
+/// written these files. `None` if there are none.
+fn describe_covered_files(server: &McpServer, inspected: &[InspectedRequirement]) -> Option<String> {
+    let files: Vec<&str> = inspected.iter().flat_map(InspectedRequirement::covered_files).collect();
+    let listed: Vec<String> = files.iter().take(LISTED_FILES).map(|file| format!("`{file}`")).collect();
+    let more = match files.len().saturating_sub(LISTED_FILES) {
+        0 => String::new(),
+        more => format!(" and {}", format_count(more as u64, "more file")),
+    };
+    let text = || printable(&format!("{}: trust includes {}{more}, as now", server.name, listed.join(", ")));
+    (!files.is_empty()).then(text)
 }
 
 /// Returns a grant for all tools of a server, with the folders and hosts that the server needs.

@@ -19,6 +19,14 @@ pub struct InspectedRequirement {
     covers_project: bool,
 }
 
+impl InspectedRequirement {
+    /// Returns the paths of the files that trust in the requirement covers, relative to the project. Empty if there are
+    /// too many files.
+    pub fn covered_files(&self) -> impl Iterator<Item = &str> {
+        self.programs.iter().flat_map(|programs| programs.keys().map(String::as_str))
+    }
+}
+
 /// A file of the project that a command of the user has written or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenFile {
