@@ -242,6 +242,12 @@ pub(super) fn parenthesized(text: &str) -> &str {
 
 /// Returns the first [`MAX_ARGUMENT_DISTANCE`] characters of a text, or the whole text if it is shorter.
 pub(super) fn bounded(text: &str) -> &str {
+    // A body can hold thousands of calls, so the usual text is not read character by character.
+    match text.as_bytes().get(..MAX_ARGUMENT_DISTANCE) {
+        None => return text,
+        Some(start) if start.is_ascii() => return text.get(..MAX_ARGUMENT_DISTANCE).unwrap_or(text),
+        Some(_) => {}
+    }
     text.char_indices().nth(MAX_ARGUMENT_DISTANCE).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }
 
@@ -498,8 +504,10 @@ pub(super) fn check_granted(
 
 fn grants_capability(composed: &Composed, capability: &str) -> bool {
     composed.permissions.as_ref().is_none_or(|permissions| {
-        let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
-        grants.first_match(capability).is_some()
+        let patterns = || permissions.value.grants.iter().map(|grant| grant.pattern.0.as_str());
+        // Most grants are the capability itself. Only the others have to be compiled.
+        patterns().any(|pattern| pattern == capability)
+            || CapabilitySet::new(patterns()).first_match(capability).is_some()
     })
 }
 

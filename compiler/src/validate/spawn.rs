@@ -10,7 +10,7 @@ mod outputs;
 mod proof;
 mod together;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -204,7 +204,8 @@ fn granted_spawns(composed: &Composed, starts: &[SpawnEdge]) -> Vec<SpawnEdge> {
         let id = grant.pattern.0.strip_prefix("rye.execute.directive.").filter(|id| is_literal(id))?;
         Some(SpawnEdge { to: ItemId::from_dotted(id)?, span: grant.span, by: SpawnSource::Grant })
     });
-    named.filter(|edge| !starts.iter().any(|start| start.to == edge.to)).collect()
+    let started: HashSet<&ItemId> = starts.iter().map(|start| &start.to).collect();
+    named.filter(|edge| !started.contains(&edge.to)).collect()
 }
 
 /// Returns true if a thread of this directive may spawn: a grant allows it, or the chain declares no permissions and

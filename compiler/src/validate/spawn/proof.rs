@@ -2,7 +2,7 @@
 //! Reports each grant that would be refused because the parent lacks it, and each host or folder of a grant to which
 //! the parent has no access. Also reports spawns that a limit of 0 refuses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
 
 use rye_grammar::{ItemId, Span};
@@ -19,6 +19,17 @@ use crate::semantics::needs::{allows_host, is_folder_inside, suggest_host, write
 
 /// Memo key: the spans of the permissions of child and parent, and the grants of the hook that starts the child.
 type PermissionsKey<'n> = (Span, Span, &'n [String]);
+
+/// Results of comparisons between permissions, and the forms of permissions that comparisons need. Many directives have
+/// many spawns, so each form is made once.
+#[derive(Default)]
+struct ProvedPermissions<'n> {
+    excesses: BTreeMap<PermissionsKey<'n>, Excess>,
+    /// The patterns of the grants, by the span of the permissions.
+    patterns: BTreeMap<Span, HashSet<&'n str>>,
+    sets: BTreeMap<Span, CapabilitySet>,
+}
+
 /// The first part of a child's grants that the grants of its parent do not allow; `None` if there is no such part.
 type Excess = Option<ChildExcess>;
 
@@ -34,7 +45,7 @@ enum ChildExcess {
 /// Checks that the child of every edge can be spawned, and that the grants of the child lie within those of the parent.
 /// Reports each spawn at most once, even if it is refused on several routes.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
-    let mut proved: BTreeMap<PermissionsKey<'_>, Excess> = BTreeMap::new();
+    let mut proved = ProvedPermissions::default();
     let mut reported: BTreeSet<Span> = BTreeSet::new();
     for node in &graph.nodes {
         for edge in node.edges.iter().chain(&node.granted) {
@@ -73,14 +84,14 @@ fn excess_error<'n>(
     link: &'n SpawnRoute,
     start: &'n SpawnEdge,
     children: &'n [Rc<SpawnRoute>],
-    proved: &mut BTreeMap<PermissionsKey<'n>, Excess>,
+    proved: &mut ProvedPermissions<'n>,
 ) -> Option<Diagnostic> {
     // If the chain declares no permissions, the permissions of the spawn parent apply, so nothing is checked.
     let own = link.permissions()?;
     let extra: &[String] = match &start.by {
         SpawnSource::Hook { grants, .. } => grants,
         // The check of the body reports a call that is not granted.
-        SpawnSource::Body { free } if !free && !is_allowed(own, &start.to) => return None,
+        SpawnSource::Body { free } if !free && !proved.allows(own, &start.to) => return None,
         SpawnSource::Body { .. } | SpawnSource::Grant => &[],
     };
     // The child exceeds the parent's grants only if it does so on every route.
@@ -88,8 +99,7 @@ fn excess_error<'n>(
     for child in children {
         let sets = child.permissions()?;
         let key = (own.span, sets.span, extra);
-        let one = proved.entry(key).or_insert_with(|| first_excess(own, extra, sets));
-        excess = excess.or(Some(one.clone()?));
+        excess = excess.or(Some(proved.excess(key, own, sets)?));
     }
     let (span, granted) = (start.span, own.span);
     let verb = if start.by == SpawnSource::Grant { "may start" } else { "starts" };
@@ -120,21 +130,46 @@ fn excess_error<'n>(
     })
 }
 
-fn is_allowed(own: &Permissions, child: &ItemId) -> bool {
-    let request = CapabilityRequest {
-        primary: Primary::Execute,
-        item_type: ItemType::Directive,
-        item_id: Some(child),
-        space: None,
-    };
-    let grants = CapabilitySet::new(own.grants.iter().map(|g| g.pattern.0.as_str()));
-    grants.first_match(&request.capability()).is_some()
+impl<'n> ProvedPermissions<'n> {
+    /// Returns true if the grants `own` allow the start of the directive `child`.
+    fn allows(&mut self, own: &'n Permissions, child: &ItemId) -> bool {
+        let request = CapabilityRequest {
+            primary: Primary::Execute,
+            item_type: ItemType::Directive,
+            item_id: Some(child),
+            space: None,
+        };
+        let capability = request.capability();
+        if self.patterns(own).contains(capability.as_str()) {
+            return true;
+        }
+        let set = || CapabilitySet::new(own.grants.iter().map(|grant| grant.pattern.0.as_str()));
+        self.sets.entry(own.span).or_insert_with(set).first_match(&capability).is_some()
+    }
+
+    fn excess(&mut self, key: PermissionsKey<'n>, own: &'n Permissions, child: &Permissions) -> Excess {
+        if let Some(known) = self.excesses.get(&key) {
+            return known.clone();
+        }
+        let (_, _, extra) = key;
+        let found = first_excess(own, (extra, self.patterns(own)), child);
+        self.excesses.insert(key, found.clone());
+        found
+    }
+
+    fn patterns(&mut self, own: &'n Permissions) -> &HashSet<&'n str> {
+        let patterns = || own.grants.iter().map(|grant| grant.pattern.0.as_str()).collect();
+        self.patterns.entry(own.span).or_insert_with(patterns)
+    }
 }
 
-fn first_excess(own: &Permissions, extra: &[String], child: &Permissions) -> Excess {
+/// Returns the first excess of `child` over the grants `own` and the grants `extra` of a hook. `patterns` are the patterns
+/// of `own`.
+fn first_excess(own: &Permissions, (extra, patterns): (&[String], &HashSet<&str>), child: &Permissions) -> Excess {
     let allowed: Vec<&str> =
         own.grants.iter().map(|g| g.pattern.0.as_str()).chain(extra.iter().map(String::as_str)).collect();
-    let mut exceeding = child.grants.iter().filter(|grant| !is_trivially_covered(own, &grant.pattern.0));
+    let is_covered = |pattern: &str| patterns.contains(pattern) || is_trivially_covered(own, pattern);
+    let mut exceeding = child.grants.iter().filter(|grant| !is_covered(&grant.pattern.0));
     let lacking = exceeding.find_map(|grant| {
         let capability = match covers(&allowed, &grant.pattern.0) {
             Coverage::Covered => return None,

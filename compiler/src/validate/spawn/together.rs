@@ -24,6 +24,7 @@ const MAX_COUNTED_DEPTH: usize = 5;
 /// the graph, the most that its directive can spend under the limits of its possible spawn chains; `None` if unknown.
 pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diagnostics) {
     let mut reported: BTreeSet<(Span, &'static str)> = BTreeSet::new();
+    let certain: Vec<Vec<usize>> = graph.nodes.iter().map(certain_children).collect();
     for (node, budget) in graph.nodes.iter().zip(budgets) {
         let mut of_route: BTreeMap<*const SpawnRoute, Vec<&SpawnGraphEdge<'_>>> = BTreeMap::new();
         for edge in node.edges.iter().filter(|edge| edge.start.is_certain()) {
@@ -32,14 +33,22 @@ pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diag
         }
         for link in node.links {
             if let Some(edges) = of_route.get(&Rc::as_ptr(link)) {
-                check_together(graph, node, (link, *budget), edges, &mut reported, found);
+                check_together((graph, &certain), node, (link, *budget), edges, &mut reported, found);
             }
         }
     }
 }
 
+/// Returns the different directives that a directive certainly starts. A directive with several routes counts as
+/// starting none, because the route decides which children it starts.
+fn certain_children(node: &SpawnNode<'_>) -> Vec<usize> {
+    let edges = node.edges.iter().filter(|edge| node.links.len() == 1 && edge.start.is_certain());
+    let children: BTreeSet<usize> = edges.filter_map(|edge| edge.child).collect();
+    children.into_iter().collect()
+}
+
 fn check_together(
-    graph: &SpawnGraph<'_>,
+    (graph, certain): (&SpawnGraph<'_>, &[Vec<usize>]),
     node: &SpawnNode<'_>,
     (link, budget): (&SpawnRoute, Option<Nanos>),
     edges: &[&SpawnGraphEdge<'_>],
@@ -65,7 +74,7 @@ fn check_together(
         }
     };
     let spawns = limits.spawns;
-    let started = certain_descendants(graph, children.keys().copied()).max(count);
+    let started = certain_descendants(certain, children.keys().copied()).max(count);
     if started > 1 && spawns > 0 && u64::try_from(started).is_ok_and(|started| started > spawns) {
         report("spawns", format!("{started} spawns"), spawns.to_string());
     }
@@ -83,24 +92,28 @@ fn check_together(
 }
 
 /// Returns the number of different directives that certainly run below a thread with these children: the children, and
-/// the directives that they certainly start themselves. The limit `spawns` counts all of them. A directive with several
-/// routes counts without its children, because the route decides which children it starts.
-fn certain_descendants(graph: &SpawnGraph<'_>, children: impl Iterator<Item = usize>) -> usize {
+/// the directives that they certainly start themselves. The limit `spawns` counts all of them. `certain` holds the
+/// certain children of each directive.
+fn certain_descendants(certain: &[Vec<usize>], children: impl Iterator<Item = usize>) -> usize {
     let mut next: Vec<(usize, usize)> = children.map(|child| (child, 1)).collect();
-    let mut seen: BTreeSet<usize> = next.iter().map(|(child, _)| *child).collect();
-    while let Some((place, depth)) = next.pop().filter(|_| seen.len() < MAX_COUNTED_SPAWNS) {
-        let Some(node) = graph.nodes.get(place).filter(|node| node.links.len() == 1 && depth < MAX_COUNTED_DEPTH)
-        else {
-            continue;
-        };
-        let certain = node.edges.iter().filter(|edge| edge.start.is_certain()).filter_map(|edge| edge.child);
-        for child in certain {
-            if seen.insert(child) {
+    let mut seen = vec![false; certain.len()];
+    for (child, _) in &next {
+        if let Some(seen) = seen.get_mut(*child) {
+            *seen = true;
+        }
+    }
+    let mut count = next.len();
+    while let Some((place, depth)) = next.pop().filter(|_| count < MAX_COUNTED_SPAWNS) {
+        let below = certain.get(place).filter(|_| depth < MAX_COUNTED_DEPTH);
+        for child in below.into_iter().flatten().copied() {
+            if let Some(unseen) = seen.get_mut(child).filter(|seen| !**seen) {
+                *unseen = true;
+                count += 1;
                 next.push((child, depth + 1));
             }
         }
     }
-    seen.len()
+    count
 }
 
 type LimitReader = fn(&Limits) -> u64;
