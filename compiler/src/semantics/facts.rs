@@ -125,3 +125,12 @@ pub(crate) fn parse_segment(text: &str) -> Segment {
         _ => Segment::Name(text.to_owned()),
     }
 }
+
+/// Returns the first name of the fact at a path: `cost.current` and `loop_count` are second names of other facts.
+pub(super) fn first_name(path: &str) -> &str {
+    match path {
+        "cost.current" => "cost.spend",
+        "loop_count" => "cost.turns",
+        _ => path,
+    }
+}

@@ -1,16 +1,18 @@
 //! Implication between conditions, decided by trying every value that the comparisons can distinguish. Patterns,
 //! arithmetic and comparisons of two paths have no finite list of values to try. Each of them is assumed to be true or
 //! false independently of all values. An implication that holds under this assumption holds for real values. If the
-//! implication fails only because of the assumption, the result is `Unproved`.
+//! implication fails only because of the assumption, the result is `Unproved`, unless a text that a pattern matches
+//! refutes the implication.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rye_grammar::condition::Path;
 use serde_json::{Map, Number, Value};
 
+use super::pattern::Pattern;
 use super::samples::boundary_values;
 use super::{Comparison, CompiledNode, Condition, Domain, Verdict, evaluate};
-use crate::semantics::facts::Facts;
+use crate::semantics::facts::{Facts, first_name};
 use crate::semantics::value::Type;
 
 /// The result of [`Condition::implies_any`].
@@ -63,6 +65,18 @@ struct Atom<'n> {
     node: &'n CompiledNode,
     key: String,
     path: Option<&'n Path>,
+    /// The path and the pattern of a `matches`. Sample texts of the path can only refute an implication.
+    pattern: Option<(&'n Path, &'n Pattern)>,
+}
+
+impl<'n> Atom<'n> {
+    /// Returns the path whose sample values decide the part; `None` if the part is independent of all values.
+    fn path(&self, goal: Goal) -> Option<&'n Path> {
+        match goal {
+            Goal::Proof => self.path,
+            Goal::Example => self.path.or_else(|| self.pattern.map(|(path, _)| path)),
+        }
+    }
 }
 
 /// The atoms of one path, and the combinations of truth values that these atoms can have. Each row holds a combination
@@ -131,8 +145,11 @@ impl Conditions<'_, '_> {
         let mut groups: BTreeMap<String, (&Path, Vec<usize>)> = BTreeMap::new();
         let mut free: Vec<usize> = Vec::new();
         for n in used {
-            match self.atoms.get(n).and_then(|atom| atom.path) {
-                Some(path) => groups.entry(path.to_string()).or_insert_with(|| (path, Vec::new())).1.push(n),
+            match self.atoms.get(n).and_then(|atom| atom.path(goal)) {
+                Some(path) => {
+                    let name = first_name(&path.to_string()).to_owned();
+                    groups.entry(name).or_insert_with(|| (path, Vec::new())).1.push(n);
+                }
                 None => free.push(n),
             }
         }
@@ -145,7 +162,7 @@ impl Conditions<'_, '_> {
                 continue;
             };
             is_exact &= groups.values().all(|(other, _)| other == path || !is_related(other, path));
-            choices.push(choice(text, members, candidates, self.atoms));
+            choices.push(choice(text, members, candidates, (self.atoms, goal)));
         }
         is_exact &= free.is_empty();
         let mut total = 1_usize.checked_shl(u32::try_from(free.len()).unwrap_or(u32::MAX)).unwrap_or(usize::MAX);
@@ -264,7 +281,14 @@ fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom
     };
     let known = atoms.iter().position(|atom| atom.key == key);
     Tree::Atom(known.unwrap_or_else(|| {
-        atoms.push(Atom { node, key, path });
+        let pattern = if let CompiledNode::Matches { left, pattern } = node
+            && let CompiledNode::Path(path) = left.as_ref()
+        {
+            Some((path, pattern))
+        } else {
+            None
+        };
+        atoms.push(Atom { node, key, path, pattern });
         atoms.len() - 1
     }))
 }
@@ -305,7 +329,10 @@ fn candidates<'n>(
     goal: Goal,
 ) -> Option<Vec<Option<Value>>> {
     let (mut values, mut parts): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
-    for (op, _, first, value) in atoms.filter_map(|atom| parts_of(atom.node)) {
+    let mut matching: Vec<Vec<String>> = Vec::new();
+    for atom in atoms {
+        matching.extend(atom.pattern.map(|(_, pattern)| pattern.samples()));
+        let Some((op, _, first, value)) = parts_of(atom.node) else { continue };
         match (op, value) {
             (Comparison::In, Value::Array(items)) if first => values.extend(items),
             (Comparison::In, value) if first => values.push(value),
@@ -344,6 +371,12 @@ fn candidates<'n>(
     let mut all = vec![Value::Null, true.into(), false.into(), 0.into()];
     all.extend(boundary_values(&numbers, known.kind == Some(Type::Integer)).into_iter().filter_map(number));
     all.extend(values);
+    // A text for each pattern, and one for all patterns together.
+    let together: Vec<&str> = matching.iter().filter_map(|texts| texts.first()).map(String::as_str).collect();
+    let together = together.join(&SEPARATOR.to_string());
+    let matching: Vec<String> =
+        matching.into_iter().flatten().chain([together]).filter(|text| !text.is_empty()).collect();
+    all.extend(matching.iter().cloned().map(Value::String));
     for chosen in chosen {
         let some: Vec<&Value> = chosen.iter().filter_map(|n| parts.get(*n)).collect();
         let texts: Vec<&str> = some.iter().filter_map(|part| part.as_str()).collect();
@@ -354,6 +387,7 @@ fn candidates<'n>(
             .chain([SEPARATOR.to_string()])
             .map(|k| (k, Value::Null))
             .collect();
+        all.extend(matching.iter().map(|matched| Value::String(format!("{text}{matched}"))));
         let own = Value::String(SEPARATOR.to_string());
         all.push(Value::Array(some.into_iter().cloned().chain([own]).collect()));
         all.extend([Value::String(text), Value::Object(keys)]);
@@ -364,12 +398,17 @@ fn candidates<'n>(
 
 /// Evaluates the comparisons of one path for each candidate value of the path. `members` are the indexes of these
 /// comparisons in `atoms`. Returns each combination of results once, with the first value that leads to it.
-fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, atoms: &[Atom<'_>]) -> Choice {
+fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, (atoms, goal): (&[Atom<'_>], Goal)) -> Choice {
+    // The comparisons may use several names of one fact.
+    let names: BTreeSet<String> =
+        members.iter().filter_map(|n| atoms.get(*n)?.path(goal)).map(ToString::to_string).collect();
     let mut rows: Vec<(Vec<bool>, Option<Value>)> = Vec::new();
     for value in candidates {
         let mut facts = Facts::new();
         if let Some(value) = &value {
-            facts.set(path, value.clone());
+            for name in &names {
+                facts.set(name, value.clone());
+            }
         }
         let is_true = |atom: &Atom<'_>| evaluate::evaluate_root(atom.node, &facts, None) == Verdict::True;
         let row: Vec<bool> = members.iter().filter_map(|n| atoms.get(*n)).map(is_true).collect();
@@ -427,6 +466,9 @@ mod tests {
             ("exists(c) && !(c contains 'x')", &["exists(c)"]),
             ("a.b == 1 && turn > 2", &["turn > 1"]),
             ("'x' in c", &["c contains 'x'"]),
+            // Two names of one fact.
+            ("cost.current > 0.02", &["cost.spend > 0.01"]),
+            ("loop_count > 3 || cost.turns > 2", &["cost.turns > 2"]),
             // The text has more alternatives than the values of one path can distinguish.
             ("t contains 'a1' || t contains 'a2'", &many[..]),
             ("t contains 'a1b' || t contains 'a12 '", &many[..]),
@@ -449,6 +491,13 @@ mod tests {
             ("turn > 1", &[]),
             ("c == 1.5", &["c > 1 && c < 1.2"]),
             ("exists(c)", &["c contains 'x'"]),
+            // A text that a pattern matches, or does not match, refutes the implication.
+            ("name matches 'env'", &[]),
+            ("name matches 'env'", &["name matches 'env' && turn > 1"]),
+            ("name matches '^(ab|cd)$'", &["name matches '^ab$'"]),
+            ("t contains 'rm'", &["t matches '^rm'"]),
+            ("name == 'a' && turn > 2", &["name == 'b' && t matches 'env'"]),
+            ("name matches 'a' && name matches 'b'", &["name contains 'c'"]),
         ] {
             let answer = implies(one, others);
             assert!(matches!(answer, Implication::Fails { .. }), "{one} => {others:?}: {answer:?}");
@@ -462,6 +511,8 @@ mod tests {
         for (one, others) in [
             ("name matches '^a'", &["name matches '^(a|b)'"][..]),
             ("turn + 1 > 3", &["turn > 2"]),
+            // No text matches the pattern.
+            ("name matches 'a^b'", &[]),
             ("name < 'b'", &["name < 'c'"]),
             ("a == b", &["b == a"]),
             ("a.b == 1", &["exists(a)"]),

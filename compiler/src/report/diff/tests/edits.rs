@@ -138,7 +138,7 @@ const EDITS: &[Edit] = &[
         "widened tool_call no_rm",
         Back::Clean,
     ),
-    ("guard of a pattern", HOOKS, "contains \"rm\"", "matches \"^rm\"", "unknown tool_call no_rm", Back::Unknown),
+    ("guard of a pattern", HOOKS, "contains \"rm\"", "matches \"^rm\"", "widened tool_call no_rm", Back::Unknown),
     ("terminate later", HOOKS, "cost.turns >= 5", "cost.turns >= 7", "widened after_step enough", Back::Clean),
     ("raise higher", HOOKS, "value: 12", "value: 20", "widened limit more", Back::Clean),
     (
