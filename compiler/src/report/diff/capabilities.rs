@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::Direction;
 use crate::plan::source::SourceReport;
-use crate::report::render::json::{CapabilityReport, PlanReport, ToolReport, VerdictReport};
+use crate::report::render::json::{CapabilityReport, DroppedReport, PlanReport, ToolReport, VerdictReport};
 use crate::sandbox::SandboxKind;
 use crate::semantics::glob::{Coverage, covers};
 use crate::semantics::needs::{HostCoverage, host_coverage, is_folder_inside};
@@ -25,6 +25,19 @@ pub struct CapabilityChange {
     pub by: String,
     pub source: Option<SourceReport>,
 }
+
+impl CapabilityChange {
+    /// Returns the capability pattern that the change concerns: the pattern itself, or the pattern of a host or folder.
+    /// `None` if the change concerns every capability.
+    pub(super) fn pattern(&self) -> Option<&str> {
+        let what = self.what.strip_suffix(AT_LOCAL_ADDRESSES).unwrap_or(&self.what);
+        let pattern = what.rsplit_once(" for ").map_or(what, |(_, pattern)| pattern);
+        (!pattern.contains(' ')).then_some(pattern)
+    }
+}
+
+/// The end of the text of a change that adds the local addresses of a host.
+const AT_LOCAL_ADDRESSES: &str = ", at local addresses as well";
 
 pub fn compare_capabilities(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<CapabilityChange> {
     let mut changes = one_way(before, after, Direction::Widened);
@@ -74,7 +87,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             let mut one = change(format!("net {host} for {}", grant.pattern), None);
             if covers_host(HostCoverage::PublicAddresses) {
                 // The addresses of a name are unknown before a request resolves the name.
-                one.what.push_str(", at local addresses as well");
+                one.what.push_str(AT_LOCAL_ADDRESSES);
                 if direction == Direction::Widened {
                     one.direction = Direction::Unknown;
                 }
@@ -83,9 +96,9 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
         }
         let lacks = |folder: &&String| !is_covered(&|g| g.write.iter().any(|outer| is_folder_inside(folder, outer)));
         for folder in grant.write.iter().filter(lacks) {
-            // If the file tool could write everywhere before, the folder narrows the grant, so it is not an added
-            // capability.
-            if from.is_none_or(|plan| !is_unbounded_file_tool(plan, &grant.pattern)) {
+            // If all granted tools are file tools that could write everywhere before, the folder narrows the grant, so it
+            // is not an added capability.
+            if from.is_none_or(|plan| !has_only_unbounded_file_tools(plan, to, &grant.pattern)) {
                 changes.push(change(format!("write {folder} for {}", grant.pattern), None));
             }
         }
@@ -108,14 +121,30 @@ fn written_folders(tool: &ToolReport) -> Option<&[String]> {
 }
 
 fn capability_of(tool: &ToolReport) -> String {
-    format!("rye.execute.tool.{}", tool.id.replace('/', "."))
+    tool_capability(&tool.id)
 }
 
-/// Returns true if the pattern is exactly the capability to execute a file tool of the palette that may write in the
-/// whole project.
-fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
-    let unbounded = plan.palette.iter().filter(|tool| written_folders(tool).is_some_and(<[String]>::is_empty));
-    unbounded.map(capability_of).any(|capability| capability == pattern)
+fn tool_capability(id: &str) -> String {
+    format!("rye.execute.tool.{}", id.replace('/', "."))
+}
+
+/// Returns true if a folder in a grant of `pattern` gives no tool of the plan `to` more access than the tool has in the
+/// plan `from`: each matched tool is a file tool that may write in the whole project in `from`, or uses no folders.
+fn has_only_unbounded_file_tools(from: &PlanReport, to: &PlanReport, pattern: &str) -> bool {
+    let is_matched = |capability: &str| covers(&[pattern], capability) == Coverage::Covered;
+    // The sandbox of a tool outside of the palette is unknown.
+    let is_callable = |tool: &&DroppedReport| !tool.refused && is_matched(&tool_capability(&tool.id));
+    if to.dropped_tools.iter().any(|tool| is_callable(&tool)) {
+        return false;
+    }
+    let is_engine =
+        |tool: &ToolReport| tool.sandbox.as_ref().is_some_and(|sandbox| sandbox.kind == SandboxKind::Engine.as_str());
+    let is_unbounded = |tool: &ToolReport| {
+        let was = from.palette.iter().find(|was| was.id == tool.id);
+        was.and_then(written_folders).is_some_and(<[String]>::is_empty)
+    };
+    let mut matched = to.palette.iter().filter(|tool| is_matched(&capability_of(tool))).peekable();
+    matched.peek().is_some() && matched.all(|tool| is_unbounded(tool) || is_engine(tool))
 }
 
 /// Returns a change with the given direction for each hook grant of the plan `to` that the plan `from` does not cover.
