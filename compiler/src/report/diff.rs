@@ -94,7 +94,7 @@ impl PlanDiff {
     /// Returns true if the two plans are equal byte for byte, no change is listed, and no directive that they can start
     /// differs.
     pub fn is_empty(&self) -> bool {
-        self.before == self.after && self.starts.is_empty() && self.changes.is_empty()
+        self.before == self.after && self.starts.is_empty() && self.has_no_changes()
     }
 
     /// Records that some plans are not compared, as a change of unknown direction. `what` names the plans and the
@@ -142,6 +142,7 @@ pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff
     found.hooks = hooks::of_reports(before, after);
     if let (Some(before), Some(after)) = (before, after) {
         found.changes = unread_files(before, after);
+        hooks::items::add_weakened_hooks_of_report(&mut found, before, after);
         if before.plan_id != after.plan_id && found.has_no_changes() {
             let what = "the plan differs in a part that is not printed".to_owned();
             found.changes.push(PlanChange {
@@ -165,34 +166,47 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
         let report = |tree: Option<DiffSide<'_>>| tree.map(|tree| render(tree.compilation, Vec::new()));
         return Ok(diff(report(before).as_ref(), report(after).as_ref()));
     };
-    let mut found = of_trees(old, new);
-    found.changes.extend(rest::compare_project_checks(&DiffSides::new(old, new)));
-    found.changes.sort_by_key(|change| change.area);
+    let root = old.compilation.plan.directive.clone();
     let starts = |tree: DiffSide<'_>| collect_closure(tree.world, &[&tree.compilation.plan]);
     let (was, is) = (starts(old)?, starts(new)?);
     let allowed = allowed_patterns(new.compilation, &is);
     let is_same_tree = has_equal_items(old.world, new.world)?;
+    let mut uncompared = Vec::new();
+    let mut plans = vec![ComparedPlans {
+        id: root,
+        was: Some(old.compilation),
+        is: Some(new.compilation),
+        diff: Some(of_trees(old, new)),
+    }];
     for id in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
         let bound = [was.get(id), is.get(id)].into_iter().flatten().find_map(exceeded_bound);
         if let Some(reason) = bound.filter(|_| !is_same_tree) {
-            found.add_uncompared(ChangeArea::Start, format!("the plans of `{id}` are not compared: {reason}"));
+            uncompared.push(format!("the plans of `{id}` are not compared: {reason}"));
         }
-        // A directive without a plan cannot be started.
-        let side = |plans: Option<&'_ Plans>| plans.and_then(|plans| plans.as_ref().ok()).cloned().unwrap_or_default();
-        let (was, is) = (side(was.get(id)), side(is.get(id)));
-        for (was, is) in pair_plans(&was, &is) {
-            let one = match (was, is) {
-                (Some(was), Some(is)) if was.plan_id == is.plan_id && !reaches_others(was, is, old, new) => continue,
+        for (was, is) in pair_plans(compilations(was.get(id)), compilations(is.get(id))) {
+            let diff = match (was, is) {
+                (Some(was), Some(is)) if was.plan_id == is.plan_id && !reaches_others(was, is, old, new) => None,
                 (Some(was), Some(is)) => {
-                    of_trees(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new })
+                    Some(of_trees(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new }))
                 }
                 (was, is) => {
                     let report = |one: Option<&Compilation>| one.map(|one| render(one, Vec::new()));
-                    diff(report(was).as_ref(), report(is).as_ref())
+                    Some(diff(report(was).as_ref(), report(is).as_ref()))
                 }
             };
-            found.starts.extend(without_reported(without_unreachable(one, allowed.as_deref()), &found));
+            plans.push(ComparedPlans { id: id.clone(), was, is, diff });
         }
+    }
+    hooks::items::add_weakened_hooks(&DiffSides::new(old, new), &mut plans)?;
+    let mut diffs = plans.into_iter().map(|plan| plan.diff);
+    let mut found = diffs.next().flatten().unwrap_or_else(|| of_trees(old, new));
+    for what in uncompared {
+        found.add_uncompared(ChangeArea::Start, what);
+    }
+    found.changes.extend(rest::compare_project_checks(&DiffSides::new(old, new)));
+    found.changes.sort_by_key(|change| change.area);
+    for one in diffs.flatten() {
+        found.starts.extend(without_reported(without_unreachable(one, allowed.as_deref()), &found));
     }
     // The comparison of a started directive lists the effects of its file.
     for start in &found.starts {
@@ -205,6 +219,20 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     }
     found.set_widened();
     Ok(found)
+}
+
+/// The plans of a directive on both sides, for equal inputs.
+struct ComparedPlans<'c> {
+    id: ItemId,
+    was: Option<&'c Compilation>,
+    is: Option<&'c Compilation>,
+    /// The differences between the plans; `None` if the plans are equal.
+    diff: Option<PlanDiff>,
+}
+
+/// Returns the plans of a directive. Empty for a directive without a plan, because it cannot be started.
+fn compilations(plans: Option<&Plans>) -> &[Compilation] {
+    plans.and_then(|plans| plans.as_deref().ok()).unwrap_or_default()
 }
 
 /// Returns the message that a directive has too many plans to compare; `None` if its plans exist, or are missing for
@@ -360,8 +388,10 @@ fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanCha
 fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<PlanChange> {
     let hooked = |id: &str| {
         let file = format!("{id}.md");
-        let all = before.hooks.iter().chain(&after.hooks).filter_map(|hook| hook.source.as_ref());
-        all.into_iter().any(|source| source.file.ends_with(&file))
+        let all = || before.hooks.iter().chain(&after.hooks);
+        let of_hook = format!("directive `{id}`");
+        all().filter_map(|hook| hook.starts.as_ref()).any(|start| start.contains(&of_hook))
+            || all().filter_map(|hook| hook.source.as_ref()).any(|source| source.file.ends_with(&file))
     };
     let is_read = |plan: &PlanReport, id: &str| plan.manifest.iter().any(|read| read.kind == "tool" && read.id == id);
     let mut found: Vec<PlanChange> = Vec::new();

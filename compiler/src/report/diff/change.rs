@@ -1,5 +1,7 @@
 //! The changes between two plans, each with its direction, such as widened or narrowed.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -133,4 +135,33 @@ impl<'a> DiffSides<'a> {
         };
         of(&self.after).or_else(|| of(&self.before)).as_ref().map(SourceReport::from)
     }
+
+    /// Returns the contents of an item's file on both sides without the signature line; `None` for a side without a
+    /// readable file.
+    pub fn unsigned_texts(&self, kind: ItemKind, id: &ItemId) -> (Option<Arc<[u8]>>, Option<Arc<[u8]>>) {
+        (unsigned_text(self.before.world, kind, id), unsigned_text(self.after.world, kind, id))
+    }
+
+    /// Returns the first line of an item's new file that differs from the old file, without the signature lines. `None`
+    /// if a side has no file.
+    pub fn first_changed_line(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
+        let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count().saturating_sub(1);
+        let (old, new) = self.unsigned_texts(kind, id);
+        let (old, new) = (old?, new?);
+        let whole = self.after.world.candidates(kind, id).ok()?.into_iter().next()?;
+        let signature = lines(&whole.bytes).saturating_sub(lines(&new));
+        let (mut before, after) = (old.split(|byte| *byte == b'\n'), new.split(|byte| *byte == b'\n'));
+        let same = after.take_while(|line| before.next() == Some(*line)).count();
+        let line = u32::try_from(signature.saturating_add(same.min(lines(&new))).saturating_add(1)).ok()?;
+        let place = SourcePlace { file: whole.space.display(&whole.path), line, column: 1 };
+        Some(SourceReport::from(&place))
+    }
+}
+
+fn unsigned_text(world: &dyn World, kind: ItemKind, id: &ItemId) -> Option<Arc<[u8]>> {
+    let found = world.candidates(kind, id).ok()?.into_iter().next()?;
+    let end = found.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let first = found.bytes.get(..end).unwrap_or_default();
+    let is_signed = first.windows(11).any(|part| part == b"rye:signed:");
+    Some(if is_signed { found.bytes.get(end..).unwrap_or_default().into() } else { Arc::clone(&found.bytes) })
 }

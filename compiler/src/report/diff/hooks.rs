@@ -2,6 +2,7 @@
 //! the old one, the hook fires in no new case. `HookRole` determines whether a hook that fires in more cases widens or
 //! narrows a plan.
 
+pub(super) mod items;
 mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,11 +25,15 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::report::render::json::{HookReport, PlanReport, VerdictReport};
 use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
 use crate::semantics::hook_point::{self, Mode, PathMeaning};
+use crate::semantics::hook_table::is_answer_ignored;
 use crate::semantics::value::{Type, to_node};
 use crate::trust::{TrustRequirement, TrustRequirementKind, describe_start, describe_steering};
 use crate::validate::domain;
 
 const NO_ACTION: &str = "unknown effect: a plan file does not contain the action of the hook";
+
+/// The change of a hook that acts as before.
+const OTHER_PART: &str = "another part of the hook's declaration changed";
 
 /// A hook that exists on one side only, or that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -107,7 +112,7 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) ->
         }
         (one, other) => one == other,
     };
-    let is_ignored = |hook: &PlannedHook| crate::semantics::hook_table::is_answer_ignored(hook.event, hook.layer);
+    let is_ignored = |hook: &PlannedHook| is_answer_ignored(hook.event, hook.layer);
     same && one.event == other.event && (!is_ignored(other) || is_ignored(one))
 }
 
@@ -253,13 +258,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
             compilation.plan.hooks.iter().filter(of_id).cloned().collect()
         };
         if find(before) != find(after) {
-            add_finding(
-                &mut changes,
-                hook,
-                Direction::Neutral,
-                "another part of the hook's declaration changed".into(),
-                (before, after),
-            );
+            add_finding(&mut changes, hook, Direction::Neutral, OTHER_PART.to_owned(), (before, after));
         }
     }
     changes
@@ -361,9 +360,7 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
         }
         HookRole::Guard => (Direction::Widened, "the removed hook could stop a call or thread".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
-        HookRole::Act if may_answer(hook.event) => {
-            (Direction::Unknown, "the result of the hook could stop calls".to_owned())
-        }
+        HookRole::Act if can_answer(hook) => (Direction::Unknown, "the result of the hook could stop calls".to_owned()),
         HookRole::Act => (Direction::Narrowed, "the hook starts an item in fewer cases".to_owned()),
         // The thread makes fewer turns, but may end with an answer that the hook refused.
         HookRole::License if matches!(hook.action, HookAction::Block { .. }) => {
@@ -415,13 +412,18 @@ fn format_example(answer: &Implication) -> String {
     }
 }
 
-/// Returns true if the result of an item that a hook executes can change the outcome of `event`, for example block a
-/// call.
-fn may_answer(event: HookPoint) -> bool {
-    match hook_point::row_of(event).mode {
+/// Returns true if the result of an item that the hook executes can change the outcome of its event, for example block
+/// a call.
+fn can_answer(hook: &PlannedHook) -> bool {
+    can_answer_at(hook.event, hook.layer)
+}
+
+fn can_answer_at(event: HookPoint, layer: f64) -> bool {
+    let is_answered = match hook_point::row_of(event).mode {
         Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,
         Mode::Collect | Mode::Observe => false,
-    }
+    };
+    is_answered && !is_answer_ignored(event, layer)
 }
 
 /// Adds a finding about a hook to the changes: the direction of the change, and the reason `why`. The changes contain

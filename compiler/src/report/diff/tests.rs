@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod edits;
+mod hook_items;
 mod places;
 
 use rye_grammar::ItemId;

@@ -2,7 +2,6 @@
 //! change with an unknown direction. Parameter schemas are compared by the values that they accept (`schemas`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::{self, ToolLanguage};
@@ -15,13 +14,12 @@ use crate::hook::HookCall;
 use crate::item::{Items, Tool};
 use crate::lower::origin;
 use crate::mcp_servers::{ConfiguredServers, ServerDrift};
-use crate::plan::SourcePlace;
 use crate::plan::source::SourceReport;
 use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::value::Type;
 use crate::tool_spec::{Idempotence, ToolKind, ToolSpec};
-use crate::world::{ItemKind, World};
+use crate::world::ItemKind;
 
 pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let old = reachable_tools(trees.before.compilation, &trees.old);
@@ -49,16 +47,16 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             continue;
         }
         let before = changes_of(&was.spec, &is.spec);
-        let bytes = (unsigned_text(trees.before.world, id), unsigned_text(trees.after.world, id));
+        let texts = trees.unsigned_texts(ItemKind::Tool, id);
         let is_script = matches!(is.spec.kind, ToolKind::Script { .. });
-        let line = || first_changed_line(trees, is, (bytes.0.as_deref()?, bytes.1.as_deref()?));
+        let line = || trees.first_changed_line(ItemKind::Tool, id);
         if was.file.space != is.file.space {
             let (new, old) = (is.file.space.as_str(), was.file.space.as_str());
             add(Direction::Unknown, format!("now from the {new} space, previously from the {old} space"), None);
         }
-        if is_script && bytes.0 != bytes.1 {
+        if is_script && texts.0 != texts.1 {
             add(Direction::Unknown, "its code changed".into(), line());
-        } else if before.is_empty() && was.file.space == is.file.space && bytes.0 != bytes.1 {
+        } else if before.is_empty() && was.file.space == is.file.space && texts.0 != texts.1 {
             add(Direction::Neutral, "its file changed, but its declaration did not".into(), line());
         }
         for change in before {
@@ -145,13 +143,43 @@ pub fn parameter_types(trees: &DiffSides<'_>) -> BTreeMap<String, BTreeSet<&'sta
     found
 }
 
-/// Returns the contents of a tool's file without the signature line; `None` if the file cannot be read.
-fn unsigned_text(world: &dyn World, id: &ItemId) -> Option<Arc<[u8]>> {
-    let found = world.candidates(ItemKind::Tool, id).ok()?.into_iter().next()?;
-    let end = found.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let first = found.bytes.get(..end).unwrap_or_default();
-    let is_signed = first.windows(11).any(|part| part == b"rye:signed:");
-    Some(if is_signed { found.bytes.get(end..).unwrap_or_default().into() } else { Arc::clone(&found.bytes) })
+/// A change of a tool after which a call may have another result.
+pub struct ChangedResult {
+    pub what: String,
+    /// True if a call can only fail because of the change.
+    pub only_fails: bool,
+}
+
+/// Returns the changes of the tool `id` after which a call with the same parameters may fail, or may have another
+/// result. A wider bound is no such change.
+pub fn changed_results(trees: &DiffSides<'_>, id: &ItemId) -> Vec<ChangedResult> {
+    let (Some(was), is) = (trees.old.tool(id), trees.new.tool(id)) else { return Vec::new() };
+    let Some(is) = is else {
+        return vec![ChangedResult { what: "the tool was removed".to_owned(), only_fails: true }];
+    };
+    let mut found = Vec::new();
+    let texts = trees.unsigned_texts(ItemKind::Tool, id);
+    let is_script = matches!(is.spec.kind, ToolKind::Script { .. });
+    if was.file.space != is.file.space || (is_script && texts.0 != texts.1) {
+        found.push(ChangedResult { what: "its code changed".to_owned(), only_fails: false });
+    }
+    for change in changes_of(&was.spec, &is.spec) {
+        let key = change.path.first().map_or("", String::as_str);
+        // These keys affect other calls of the thread, not the result of a call.
+        let is_of_thread = matches!(key, "parallel" | "idempotent" | "pushes");
+        let may_lose = match change.direction {
+            Direction::Narrowed | Direction::Unknown => true,
+            Direction::Neutral | Direction::Widened => false,
+        };
+        if may_lose && !is_of_thread {
+            let only_fails = change.direction == Direction::Narrowed && matches!(key, "parameters" | "timeout_seconds");
+            found.push(ChangedResult { what: change.what, only_fails });
+        }
+    }
+    let refused = compare_servers(trees, std::iter::once(id)).into_iter();
+    let refused = refused.filter(|change| change.direction == Direction::Narrowed);
+    found.extend(refused.map(|change| ChangedResult { what: change.what, only_fails: true }));
+    found
 }
 
 /// A change of one declaration of a tool.
@@ -185,19 +213,6 @@ fn place_of(trees: &DiffSides<'_>, (was, is): (&Tool, &Tool), path: &[String]) -
         }
     }
     None
-}
-
-/// Returns the first line of the new file of the tool `is` that differs from the old file. `old` and `new` are the
-/// contents of both files without their signature lines.
-fn first_changed_line(trees: &DiffSides<'_>, is: &Tool, (old, new): (&[u8], &[u8])) -> Option<SourceReport> {
-    let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count().saturating_sub(1);
-    let whole = trees.after.world.candidates(ItemKind::Tool, &is.file.id).ok()?.into_iter().next()?;
-    let signature = lines(&whole.bytes).saturating_sub(lines(new));
-    let (mut before, after) = (old.split(|byte| *byte == b'\n'), new.split(|byte| *byte == b'\n'));
-    let same = after.take_while(|line| before.next() == Some(*line)).count();
-    let line = u32::try_from(signature.saturating_add(same.min(lines(new))).saturating_add(1)).ok()?;
-    let place = SourcePlace { file: whole.space.display(&whole.path), line, column: 1 };
-    Some(SourceReport::from(&place))
 }
 
 fn changes_of(before: &ToolSpec, after: &ToolSpec) -> Vec<ToolChange> {

@@ -10,30 +10,31 @@ use crate::compile::tests::compile_without_inputs;
 use crate::compile::tests::world::{DEPLOY as DEPLOY_EXAMPLE, stdlib_world};
 use crate::compile::{Compilation, CompileRequest, compile};
 use crate::report::render::diff::{format_markdown, lines};
+use crate::report::render::json::{PlanReport, render};
 use crate::world::{MapWorld, Space};
 
-type Files = BTreeMap<&'static str, String>;
+pub(super) type Files = BTreeMap<&'static str, String>;
 
-const ROOT: &str = ".ai/directives/root.md";
-const CHILD: &str = ".ai/directives/child.md";
-const HOOKS: &str = ".ai/config/agent/hooks.yaml";
+pub(super) const ROOT: &str = ".ai/directives/root.md";
+pub(super) const CHILD: &str = ".ai/directives/child.md";
+pub(super) const HOOKS: &str = ".ai/config/agent/hooks.yaml";
 const DEPLOY: &str = ".ai/tools/p/deploy.yaml";
 const PROBE: &str = ".ai/tools/p/probe.sh";
-const RESILIENCE: &str = ".ai/config/agent/resilience.yaml";
+pub(super) const RESILIENCE: &str = ".ai/config/agent/resilience.yaml";
 const RISKS: &str = ".ai/config/agent/capability_risk.yaml";
 const AGENT: &str = ".ai/config/agent/agent.yaml";
-const PROVIDER: &str = ".ai/config/agent/providers/anthropic.yaml";
-const ERRORS: &str = ".ai/config/agent/error_classification.yaml";
-const RULES: &str = ".ai/knowledge/rules.md";
+pub(super) const PROVIDER: &str = ".ai/config/agent/providers/anthropic.yaml";
+pub(super) const ERRORS: &str = ".ai/config/agent/error_classification.yaml";
+pub(super) const RULES: &str = ".ai/knowledge/rules.md";
 
-fn directive(name: &str, metadata: &str, rest: &str) -> String {
+pub(super) fn directive(name: &str, metadata: &str, rest: &str) -> String {
     format!(
         "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<description>d</description>\n{metadata}\n\
          </metadata>\n{rest}\n</directive>\n```\n\nDo it at {{input:target}}.\n"
     )
 }
 
-fn base() -> Files {
+pub(super) fn base() -> Files {
     let root = "<model provider=\"anthropic\" tier=\"fast\"/>\n<limits turns=\"8\" spend=\"0.40\"/>\n\
         <context><before>rules</before></context>\n<permissions>\n<execute><tool>p.deploy</tool><tool>p.probe</tool>\n\
         <tool net=\"a.test\" write=\"out/\">rye.bash.*</tool><directive>child</directive></execute>\n\
@@ -62,7 +63,7 @@ fn base() -> Files {
 }
 
 /// Replaces a text in a file. An empty `from` appends the text, or creates the file.
-fn edited(files: &Files, path: &'static str, from: &str, to: &str) -> Files {
+pub(super) fn edited(files: &Files, path: &'static str, from: &str, to: &str) -> Files {
     let mut files = files.clone();
     let text = files.entry(path).or_default();
     if from.is_empty() {
@@ -84,7 +85,11 @@ fn compiled(world: &MapWorld<'_>) -> Compilation {
     compile_without_inputs(world, "root")
 }
 
-fn compare(before: &Files, after: &Files) -> PlanDiff {
+pub(super) fn printed(files: &Files) -> PlanReport {
+    render(&compiled(&world(files)), Vec::new())
+}
+
+pub(super) fn compare(before: &Files, after: &Files) -> PlanDiff {
     let (old, new) = (world(before), world(after));
     let (was, is) = (compiled(&old), compiled(&new));
     diff_trees(Some(DiffSide { world: &old, compilation: &was }), Some(DiffSide { world: &new, compilation: &is }))
@@ -92,7 +97,7 @@ fn compare(before: &Files, after: &Files) -> PlanDiff {
 }
 
 /// Renders a comparison, and checks that every change has a direction and a place.
-fn text(name: &str, found: &PlanDiff) -> String {
+pub(super) fn text(name: &str, found: &PlanDiff) -> String {
     fn check(name: &str, found: &PlanDiff) {
         let places = found.changes.iter().map(|change| (&change.what, &change.source));
         for (what, source) in places.chain(found.hooks.iter().map(|hook| (&hook.id, &hook.source))) {
