@@ -6,22 +6,24 @@
 mod capabilities;
 mod change;
 mod context;
+mod declarations;
 mod hooks;
 mod rest;
 mod routes;
 mod schemas;
 mod settings;
+mod side_error;
 mod tools;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rye_grammar::ItemId;
 use rye_grammar::capability::normalize;
+use rye_grammar::{ItemId, Sources};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::compile::Compilation;
+use crate::compile::{Compilation, CompileRequest, compile_with_sources};
 use crate::lower::session_limits::SESSION_LIMIT;
 use crate::report::closure::{NoPlan, Plans, collect_closure};
 use crate::report::matrix::MatrixError;
@@ -35,6 +37,7 @@ pub use change::{ChangeArea, DiffSide, Direction, PlanChange};
 pub use context::{PartChange, PrefixChange};
 pub use hooks::HookChange;
 pub use routes::{RouteDiff, RoutedSide, diff_routes};
+pub use side_error::SideError;
 
 use crate::plan::source::SourceReport;
 
@@ -197,12 +200,16 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
             plans.push(ComparedPlans { id: id.clone(), was, is, diff });
         }
     }
+    let lost =
+        was.iter().filter_map(|(id, plans)| describe_lost_plan(id, plans.as_ref().ok()?, is.get(id)?, new.world));
+    let lost: Vec<PlanChange> = lost.collect();
     hooks::items::add_weakened_hooks(&DiffSides::new(old, new), &mut plans)?;
     let mut diffs = plans.into_iter().map(|plan| plan.diff);
     let mut found = diffs.next().flatten().unwrap_or_else(|| of_trees(old, new));
     for what in uncompared {
         found.add_uncompared(ChangeArea::Start, what);
     }
+    found.changes.extend(lost);
     found.changes.extend(rest::compare_project_checks(&DiffSides::new(old, new)));
     found.changes.sort_by_key(|change| change.area);
     for one in diffs.flatten() {
@@ -212,7 +219,8 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     for start in &found.starts {
         let file = format!("directive {}: ", start.directive);
         for change in found.changes.iter_mut().filter(|change| change.area == ChangeArea::File) {
-            if change.what.starts_with(&file) {
+            let effect = change.what.strip_prefix(&file);
+            if effect.is_some_and(|effect| [rest::ONLY_ID, rest::CHANGED_FILE].contains(&effect)) {
                 change.what = format!("{file}the file changed; the comparison of that directive lists the effects");
             }
         }
@@ -228,6 +236,16 @@ struct ComparedPlans<'c> {
     is: Option<&'c Compilation>,
     /// The differences between the plans; `None` if the plans are equal.
     diff: Option<PlanDiff>,
+}
+
+/// Describes the error because of which `id` has no plan in the world `new`; `None` if it has one, or had none before.
+fn describe_lost_plan(id: &ItemId, was: &[Compilation], is: &Plans, new: &dyn World) -> Option<PlanChange> {
+    let (false, Err(NoPlan::Errors(_))) = (was.is_empty(), is) else { return None };
+    let mut sources = Sources::default();
+    let compiled = compile_with_sources(new, &CompileRequest::new(id.clone()), &mut sources);
+    let SideError { text, source } = SideError::find(&compiled.diagnostics, &sources);
+    let what = format!("directive {id} can no longer be started, because of an error ({text})");
+    Some(PlanChange { area: ChangeArea::Start, what, direction: Direction::Narrowed, source })
 }
 
 /// Returns the plans of a directive. Empty for a directive without a plan, because it cannot be started.
@@ -298,10 +316,10 @@ fn allowed_patterns(root: &Compilation, below: &BTreeMap<ItemId, Plans>) -> Opti
 fn without_unreachable(mut one: PlanDiff, allowed: Option<&[Glob]>) -> PlanDiff {
     let Some(allowed) = allowed else { return one };
     for change in one.capabilities.iter_mut().filter(|change| change.direction.may_widen()) {
-        // Other texts than patterns contain spaces.
-        let is_pattern = !change.what.contains(' ');
-        let wanted = Glob::new(&normalize(&change.what).0);
-        if is_pattern && allowed.iter().all(|held| witness(&[&wanted, held], &[]) == Witness::None) {
+        // Without a capability, its hosts and folders have no effect either.
+        let wanted = change.pattern().map(|pattern| Glob::new(&normalize(pattern).0));
+        let is_allowed = |wanted: &Glob| allowed.iter().any(|held| witness(&[wanted, held], &[]) != Witness::None);
+        if wanted.is_some_and(|wanted| !is_allowed(&wanted)) {
             change.direction = Direction::Neutral;
             change.by.push_str("; no grant of the starting directive allows this capability");
         }
@@ -332,8 +350,19 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     for change in found.capabilities.iter_mut().filter(|change| change.source.is_none()) {
         change.source = trees.directive();
     }
+    for limit in found.limits.iter_mut().filter(|limit| limit.source.is_none()) {
+        // A limit of a default in the code has no place. Its place is that of the declaration before.
+        let is_of_session = limit.name.starts_with(SESSION_LIMIT);
+        let key = if is_of_session { limit.name.clone() } else { format!("limit.{}", limit.name) };
+        limit.source = trees.origin(&key);
+    }
+    for part in found.parts.iter_mut().filter(|part| part.before.is_some() && part.after.is_some()) {
+        let place = ItemId::parse(&part.id).ok().and_then(|id| trees.changed_knowledge(&id));
+        part.source = place.or_else(|| part.source.take());
+    }
     found.hooks = hooks::compare_hooks(&trees);
     found.changes = rest::compare_rest(&trees);
+    found.changes.extend(declarations::compare_declarations(&trees));
     found.changes.extend(settings::compare_settings(&trees));
     found.changes.extend(tools::compare_tools(&trees));
     let sources = found.changes.iter().map(|change| &change.source);

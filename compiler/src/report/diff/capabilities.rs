@@ -96,8 +96,8 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
         }
         let lacks = |folder: &&String| !is_covered(&|g| g.write.iter().any(|outer| is_folder_inside(folder, outer)));
         for folder in grant.write.iter().filter(lacks) {
-            // If all granted tools are file tools that could write everywhere before, the folder narrows the grant, so it
-            // is not an added capability.
+            // If all granted tools are file tools that could write everywhere before, the folder narrows the grant, so
+            // the folder is not an added capability.
             if from.is_none_or(|plan| !has_only_unbounded_file_tools(plan, to, &grant.pattern)) {
                 changes.push(change(format!("write {folder} for {}", grant.pattern), None));
             }

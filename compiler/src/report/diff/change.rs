@@ -138,15 +138,15 @@ impl<'a> DiffSides<'a> {
 
     /// Returns the contents of an item's file on both sides without the signature line; `None` for a side without a
     /// readable file.
-    pub fn unsigned_texts(&self, kind: ItemKind, id: &ItemId) -> (Option<Arc<[u8]>>, Option<Arc<[u8]>>) {
-        (unsigned_text(self.before.world, kind, id), unsigned_text(self.after.world, kind, id))
+    pub fn unsigned_texts(&self, kind: ItemKind, id: &ItemId) -> [Option<Arc<[u8]>>; 2] {
+        [self.before.world, self.after.world].map(|world| unsigned_text(world, kind, id))
     }
 
     /// Returns the first line of an item's new file that differs from the old file, without the signature lines. `None`
     /// if a side has no file.
     pub fn first_changed_line(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
         let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count().saturating_sub(1);
-        let (old, new) = self.unsigned_texts(kind, id);
+        let [old, new] = self.unsigned_texts(kind, id);
         let (old, new) = (old?, new?);
         let whole = self.after.world.candidates(kind, id).ok()?.into_iter().next()?;
         let signature = lines(&whole.bytes).saturating_sub(lines(&new));
@@ -155,6 +155,17 @@ impl<'a> DiffSides<'a> {
         let line = u32::try_from(signature.saturating_add(same.min(lines(&new))).saturating_add(1)).ok()?;
         let place = SourcePlace { file: whole.space.display(&whole.path), line, column: 1 };
         Some(SourceReport::from(&place))
+    }
+
+    /// Returns the first changed line of the knowledge `id`, if both plans read its file and the file differs.
+    pub fn changed_knowledge(&self, id: &ItemId) -> Option<SourceReport> {
+        let reads = |side: &DiffSide<'_>| {
+            let manifest = &side.compilation.plan.manifest;
+            manifest.iter().any(|read| read.kind == ItemKind::Knowledge && read.id == id.as_str())
+        };
+        let [old, new] = self.unsigned_texts(ItemKind::Knowledge, id);
+        let is_changed = old != new && reads(&self.before) && reads(&self.after);
+        is_changed.then(|| self.first_changed_line(ItemKind::Knowledge, id)).flatten()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::item::Items;
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::lower::origin;
 use crate::plan::source::SourceReport;
-use crate::plan::{Interface, InterfaceField, ManifestEntry, Plan, PlannedModel, Prices};
+use crate::plan::{Interface, InterfaceField, ManifestEntry, NudgePolicy, Plan, PlannedModel, Prices};
 use crate::report::project_checks::{ChangedCheck, ProjectChecks, compare_checks, read_checks};
 use crate::trust::{TrustRequirement, TrustRequirementKind, needs_trust};
 use crate::world::ItemKind;
@@ -45,14 +45,16 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     }
     for (name, same) in [
         ("the description", before.description == after.description && before.category == after.category),
-        ("reminders (nudge)", before.nudge == after.nudge),
         ("the continuation directive", before.continuation_directive == after.continuation_directive),
         ("the directive that declares the capabilities", before.capabilities.from == after.capabilities.from),
     ] {
         if !same {
-            let place = if name.contains("nudge") { nudge_place(trees) } else { None };
-            add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, place.or_else(|| trees.directive()));
+            add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
         }
+    }
+    if before.nudge != after.nudge {
+        let (direction, what) = compare_reminders(before.nudge, after.nudge);
+        add(ChangeArea::Plan, what, direction, nudge_place(trees).or_else(|| trees.directive()));
     }
     changes.extend(compare_trust(trees.before.compilation, trees.after.compilation));
     changes
@@ -76,6 +78,18 @@ pub fn compare_project_checks(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         source: source(&name),
     };
     changes.map(change).collect()
+}
+
+/// Compares the policies of reminders. After a reminder, the thread makes a further turn.
+fn compare_reminders(before: NudgePolicy, after: NudgePolicy) -> (Direction, String) {
+    let rank = |policy: NudgePolicy| match policy {
+        NudgePolicy::Never => 0,
+        NudgePolicy::Auto => 1,
+        NudgePolicy::Always => 2,
+    };
+    let direction = Direction::of_bound(&rank(before), &rank(after));
+    let more = if direction == Direction::Widened { "more" } else { "fewer" };
+    (direction, format!("reminders (nudge) changed: the thread makes {more} turns after text answers"))
 }
 
 /// Returns the place of `<nudge>`: in the new chain, else in the old one.
@@ -335,6 +349,11 @@ fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     found
 }
 
+/// The effect of a changed file that no other change mentions.
+pub const ONLY_ID: &str = "the change affects only the id of the plan";
+/// The effect of a changed file beside other changes.
+pub const CHANGED_FILE: &str = "the file changed; its effects, if any, are listed as separate changes";
+
 /// Lists the changed files that no change in `found` explains. `named` contains the files that changes in `found` name
 /// as their source. The listed changes are neutral, because the effects of the files are compared elsewhere.
 pub fn compare_files(trees: &DiffSides<'_>, found: &PlanDiff, named: &BTreeSet<String>) -> Vec<PlanChange> {
@@ -357,10 +376,12 @@ pub fn compare_files(trees: &DiffSides<'_>, found: &PlanDiff, named: &BTreeSet<S
         }
         let is_in = |side: &[ManifestEntry]| side.iter().any(|one| one.kind == read.kind && one.id == read.id);
         let effect = match (is_in(before), is_in(after)) {
-            _ if found.has_no_changes() => "the change affects only the id of the plan",
-            (false, _) => "the file is newly read; its effects, if any, are listed as separate changes",
-            (true, false) => "the file is no longer read; its effects, if any, are listed as separate changes",
-            (true, true) => "the file changed; its effects, if any, are listed as separate changes",
+            (false, _) => "the plan now depends on the file; the effects, if any, are listed as separate changes",
+            (true, false) => {
+                "the plan no longer depends on the file; the effects, if any, are listed as separate changes"
+            }
+            (true, true) if found.has_no_changes() => ONLY_ID,
+            (true, true) => CHANGED_FILE,
         };
         let what = format!("{} {}: {effect}", read.kind.as_str(), read.id);
         if !changes.iter().any(|known| known.what == what) {
@@ -392,6 +413,7 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         |value: &Value| value.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let all: BTreeSet<String> = fields(&before).into_iter().chain(fields(&after)).collect();
     let differs = all.into_iter().filter(|field| before.get(field) != after.get(field));
+    let differs = differs.filter(|field| field != "hooks" || !has_same_hooks_at_each_event(trees));
     let change = |field: String| {
         let reordered = field == "palette" && has_same_tools(trees);
         let source = match field.as_str() {
@@ -427,6 +449,17 @@ fn hook_place(trees: &DiffSides<'_>) -> Option<SourceReport> {
     let (old, new) = (trees.before.compilation, trees.after.compilation);
     let moved = (0..new.plan.hooks.len()).find(|at| old.plan.hooks.get(*at) != new.plan.hooks.get(*at))?;
     new.hooks.get(moved)?.place.as_ref().map(SourceReport::from)
+}
+
+/// Returns true if each event has the same hooks in the same order on both sides. The order of hooks of different
+/// events has no effect.
+fn has_same_hooks_at_each_event(trees: &DiffSides<'_>) -> bool {
+    let by_event = |side: &DiffSide<'_>| {
+        let mut hooks = side.compilation.plan.hooks.clone();
+        hooks.sort_by_key(|hook| hook.event);
+        hooks
+    };
+    by_event(&trees.before) == by_event(&trees.after)
 }
 
 /// Returns true if the palettes contain the same tools, in any order.

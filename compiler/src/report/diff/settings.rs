@@ -28,8 +28,7 @@ const AGENT: &str = "agent/agent";
 pub fn compare_settings(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let mut changes = compare_approvals(trees);
     for name in settings_files(trees) {
-        let (old, new) = (trees.old.config_by_name(&name), trees.new.config_by_name(&name));
-        let (mut was, mut is) = (leaf_values(old.as_deref()), leaf_values(new.as_deref()));
+        let (mut was, mut is) = (setting_values(&trees.old, &name), setting_values(&trees.new, &name));
         if HOOK_FILES.contains(&name.as_str()) {
             merge_members_of_one_side(&mut was, &is);
             merge_members_of_one_side(&mut is, &was);
@@ -82,6 +81,23 @@ fn merge_members_of_one_side(side: &mut BTreeMap<String, (Value, Node)>, other: 
             side.insert(whole, value);
         }
     }
+}
+
+/// Returns the values of the settings file `name` in all spaces, by dotted path.
+fn setting_values(items: &Items<'_>, name: &str) -> BTreeMap<String, (Value, Node)> {
+    if !HOOK_FILES.contains(&name) {
+        return leaf_values(items.config_by_name(name).as_deref());
+    }
+    // The hooks of every space apply. A hook replaces the hook with its id in a lower space.
+    let layers = ItemId::parse(name).map(|id| items.config_layers(&id)).unwrap_or_default();
+    let mut found = BTreeMap::new();
+    for (_, file) in layers.iter() {
+        let of_layer = leaf_values(Some(file));
+        let member = |path: &str| path.split('.').take(2).collect::<Vec<_>>().join(".");
+        let known: BTreeSet<String> = found.keys().map(|path: &String| member(path)).collect();
+        found.extend(of_layer.into_iter().filter(|(path, _)| !known.contains(&member(path))));
+    }
+    found
 }
 
 /// Returns the values of a settings file by dotted path. List members are named by their id, else by their index.

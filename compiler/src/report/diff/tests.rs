@@ -1,6 +1,7 @@
 //! Tests of comparisons of plans from two worlds that differ in one detail.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+mod declarations;
 mod edits;
 mod hook_items;
 mod places;

@@ -47,16 +47,16 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             continue;
         }
         let before = changes_of(&was.spec, &is.spec);
-        let texts = trees.unsigned_texts(ItemKind::Tool, id);
+        let [old_text, new_text] = trees.unsigned_texts(ItemKind::Tool, id);
         let is_script = matches!(is.spec.kind, ToolKind::Script { .. });
         let line = || trees.first_changed_line(ItemKind::Tool, id);
         if was.file.space != is.file.space {
             let (new, old) = (is.file.space.as_str(), was.file.space.as_str());
             add(Direction::Unknown, format!("now from the {new} space, previously from the {old} space"), None);
         }
-        if is_script && texts.0 != texts.1 {
+        if is_script && old_text != new_text {
             add(Direction::Unknown, "its code changed".into(), line());
-        } else if before.is_empty() && was.file.space == is.file.space && texts.0 != texts.1 {
+        } else if before.is_empty() && was.file.space == is.file.space && old_text != new_text {
             add(Direction::Neutral, "its file changed, but its declaration did not".into(), line());
         }
         for change in before {
@@ -158,9 +158,9 @@ pub fn changed_results(trees: &DiffSides<'_>, id: &ItemId) -> Vec<ChangedResult>
         return vec![ChangedResult { what: "the tool was removed".to_owned(), only_fails: true }];
     };
     let mut found = Vec::new();
-    let texts = trees.unsigned_texts(ItemKind::Tool, id);
+    let [old_text, new_text] = trees.unsigned_texts(ItemKind::Tool, id);
     let is_script = matches!(is.spec.kind, ToolKind::Script { .. });
-    if was.file.space != is.file.space || (is_script && texts.0 != texts.1) {
+    if was.file.space != is.file.space || (is_script && old_text != new_text) {
         found.push(ChangedResult { what: "its code changed".to_owned(), only_fails: false });
     }
     for change in changes_of(&was.spec, &is.spec) {

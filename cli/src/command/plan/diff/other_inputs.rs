@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
-use rye_compiler::diagnostics::Diagnostics;
-use rye_compiler::plan::source::SourceReport;
 use rye_compiler::report::alternatives::{RoutedPlan, compile_routes};
 use rye_compiler::report::diff::{
-    ChangeArea, DiffSide, Direction, PlanChange, PlanDiff, RoutedSide, diff_routes, diff_trees, has_equal_items,
+    ChangeArea, DiffSide, Direction, PlanChange, PlanDiff, RoutedSide, SideError, diff_routes, diff_trees,
+    has_equal_items,
 };
 use rye_compiler::report::matrix::build_matrix;
 use rye_compiler::world::{ItemKind, World};
@@ -43,13 +42,6 @@ enum OtherComparison {
     Changed { inputs: String, diff: Box<PlanDiff> },
     /// The plans could be compared only for the default inputs. Holds the reason.
     Unknown(String),
-}
-
-/// The first error of a call without a plan, and its location.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct SideError {
-    text: String,
-    source: Option<SourceReport>,
 }
 
 impl<'a> OtherInputs<'a> {
@@ -181,24 +173,6 @@ impl<'a> OtherInputs<'a> {
         let mut request = self.args.call.request(self.id.clone(), world)?;
         self.args.add_session(&mut request)?;
         Ok(request)
-    }
-}
-
-impl SideError {
-    fn find(diagnostics: &Diagnostics, sources: &Sources) -> Self {
-        let Some(error) = diagnostics.iter().find(|diagnostic| diagnostic.is_error()) else {
-            return Self { text: "no plan".to_owned(), source: None };
-        };
-        let labels = error.labels();
-        let source = labels.first().and_then(|label| {
-            let source = sources.get(label.span.source)?;
-            let position = source.position(label.span.start);
-            let file = source.path.to_string();
-            Some(SourceReport { file, line: position.line, column: position.column })
-        });
-        let source =
-            source.or_else(|| error.file().map(|file| SourceReport { file: file.to_owned(), line: 1, column: 1 }));
-        Self { text: format!("{}: {}", error.code(), error.message()), source }
     }
 }
 

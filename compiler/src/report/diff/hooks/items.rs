@@ -24,8 +24,8 @@ use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::world::{ItemKind, WorldError};
 
-/// The starts of the paths of settings that can change the answer of a directive: its attempts, its children at once and
-/// the results of its tools.
+/// The starts of the paths of settings that can change the answer of a directive: attempts of requests, children at
+/// once, results of tools.
 const SETTINGS_OF_ANSWERS: [&str; 4] = ["tool_result.", "retry.", "concurrency.", "patterns."];
 
 /// A hook whose item may fail, or answer otherwise, in the new plan.
@@ -242,7 +242,7 @@ impl<'s, 'c> ItemNeeds<'s, 'c> {
     }
 
     fn change_of_knowledge(&self, id: &ItemId) -> Option<ChangedNeed> {
-        let (old, new) = self.trees.unsigned_texts(ItemKind::Knowledge, id);
+        let [old, new] = self.trees.unsigned_texts(ItemKind::Knowledge, id);
         (old != new).then(|| ChangedNeed::answer(format!("knowledge {id} changed")))
     }
 
@@ -255,7 +255,7 @@ impl<'s, 'c> ItemNeeds<'s, 'c> {
         for plan in of_item.iter().filter(|plan| plan.was.is_some()) {
             if plan.is.is_none() {
                 found.push(ChangedNeed::failure(format!("directive {} can no longer be started", plan.id)));
-            } else if let Some(what) = plan.diff.as_ref().and_then(|diff| changed_part(diff)) {
+            } else if let Some(what) = plan.diff.as_ref().and_then(changed_part) {
                 found.push(ChangedNeed::answer(format!("directive {}: {what}", plan.id)));
             }
         }

@@ -268,6 +268,14 @@ const EDITS: &[Edit] = &[
         "unknown requests and the key may be sent to another address",
         Back::Unknown,
     ),
+    (
+        "reminders",
+        ROOT,
+        "<limits turns",
+        "<nudge>always</nudge>\n<limits turns",
+        "widened reminders (nudge) changed",
+        Back::Clean,
+    ),
     ("limit", ROOT, "turns=\"8\"", "turns=\"80\"", "turns raised 8 → 80", Back::Clean),
     (
         "choices of an input",

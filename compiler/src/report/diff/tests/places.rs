@@ -209,7 +209,7 @@ fn changed_model_grants_and_reminders_have_the_line_of_their_declaration() {
         ),
         (
             ("</permissions>", "</permissions>\n<nudge>always</nudge>"),
-            "neutral reminders (nudge) changed .ai/directives/leaf.md:10:".to_owned(),
+            "widened reminders (nudge) changed: the thread makes more turns after text answers .ai/directives/leaf.md:10:".to_owned(),
         ),
         (("out/", "out"), "neutral `capabilities` of the plan changed .ai/directives/leaf.md:8:".to_owned()),
     ] {
