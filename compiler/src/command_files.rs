@@ -7,6 +7,7 @@ mod interpreters;
 mod programs;
 mod shell_words;
 mod variables;
+mod wrappers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +18,15 @@ pub use code::SEARCH_VARIABLES;
 use code::{FILES_OF_SHELLS, search_variable, starts_programs};
 use interpreters::{ProgramSource, awk_program, code_argument, has_other_ending, started_programs};
 pub use programs::starts_from_its_folder;
-use programs::{EDITORS, FOLDER_RUNNERS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, RUNNERS, SHELLS};
+use programs::{
+    EDITORS, FOLDER_RUNNERS, GIT_STARTERS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, RUNNERS, SHELLS,
+};
 use shell_words::{ShellCommand, split_commands};
 use variables::files_of_variables;
+use wrappers::launched_words;
 
+/// The files that trust in every file of a project covers. The data of git and of `rye` changes all the time.
+pub const WHOLE_PROJECT: &str = "every file of the project (except the data of git and of `rye`)";
 /// Marker that is inserted into the value of a placeholder before each part that a shell could read as a separate word.
 const VALUE_START: char = '\u{E000}';
 /// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
@@ -44,6 +50,8 @@ pub const SEARCHED: &str = "\0searched ";
 /// Prefix of the entry for code in an argument (`python3 -c`). The name of the interpreter and, after a NUL, the code
 /// follow.
 pub const CODE_OF: &str = "\0code of ";
+/// The entry for a command that starts git. Git starts the programs that its settings name.
+pub const GIT_SETTINGS: &str = "\0settings of git";
 /// Prefix of the entry for a folder that the command cannot read in its sandbox. The path of the folder follows.
 pub const UNREADABLE: &str = "\0unreadable ";
 /// The entry for a command that can execute every file of the project, such as `perl -e`.
@@ -146,13 +154,11 @@ pub fn files_of_value(value: &str) -> Vec<String> {
 /// be trusted.
 pub(crate) fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == EVERY_FILE) {
-        return Some(
-            "every file of the project, because an interpreter gets code, a module or its input from the command"
-                .to_owned(),
-        );
+        let reason = "an interpreter gets code, a module or its input from the command";
+        return Some(format!("{WHOLE_PROJECT}, because {reason}"));
     }
     if words.iter().any(|word| word == PROJECT_WORD) {
-        return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
+        return Some(format!("{WHOLE_PROJECT}, because a parameter of the call is a part of a file name"));
     }
     let folders: Vec<String> = words
         .iter()
@@ -200,7 +206,9 @@ fn files_of_command(parts: &[String]) -> Vec<String> {
     let parts = &words.take_code(parts);
     let Some(program) = parts.first() else { return Vec::new() };
     words.add_parts(program, true);
-    words.add_implied(program);
+    for (word, _) in parts.iter().zip(launched_words(parts)).filter(|(_, launches)| *launches) {
+        words.add_implied(word);
+    }
     if READERS.contains(&program.as_str()) {
         return words.finish();
     }
@@ -299,29 +307,6 @@ fn is_taken(word: &str) -> bool {
     word.starts_with(TAKEN)
 }
 
-/// Returns one flag for each word of a command: true if the command may execute the file that the word names. This
-/// holds for the program itself. It also holds for the words after a launcher (a program that executes the file that
-/// its argument names), up to and including the first path or text. The words after the text of `sh -c` are only
-/// parameters of that text, so their flag is false.
-fn launched_words(words: &[String]) -> Vec<bool> {
-    let (mut launches, mut has_text, mut before) = (false, false, "");
-    let mut states = Vec::with_capacity(words.len());
-    for (index, word) in words.iter().enumerate() {
-        states.push(launches || index == 0);
-        let is_open = word.contains([VALUE_START, EXPANSION]);
-        has_text |= is_taken(word) || (launches && CODE_OPTIONS.contains(&before) && !is_open);
-        if has_text {
-            launches = false;
-        } else if is_launcher(word) || (index == 0 && (is_open || word == ".")) {
-            launches = true;
-        } else if !is_open && word.contains(|c: char| PATH_OR_TEXT.contains(c)) {
-            launches = false;
-        }
-        before = word;
-    }
-    states
-}
-
 #[derive(Default)]
 struct FileWords {
     found: BTreeSet<String>,
@@ -348,10 +333,14 @@ impl FileWords {
         rest
     }
 
+    /// Adds the files that a program reads even if no argument names them.
     fn add_implied(&mut self, program: &str) {
         let name = program.rsplit('/').next().unwrap_or(program);
         let implied = IMPLIED_FILES.iter().filter(|(known, _)| *known == name).flat_map(|(_, files)| *files);
         self.found.extend(implied.map(|file| (*file).to_owned()));
+        if GIT_STARTERS.contains(&name) || name.starts_with("git-") {
+            self.found.insert(GIT_SETTINGS.to_owned());
+        }
     }
 
     /// Adds the words of an argument that may name files. The argument is either a path or a text for a program. An
@@ -493,6 +482,10 @@ impl FileWords {
         for inner in marked.split(SEPARATORS).filter(|inner| *inner != marked) {
             self.add_word(inner, launches);
         }
+        // `gcc @options`, `-d@data`
+        if let Some((_, file)) = marked.split_once('@') {
+            self.add_word(file, launches);
+        }
         // `alias.x=!scripts/x.sh`
         if let Some((_, command)) = marked.split_once("=!") {
             self.add_word(command, true);
@@ -542,14 +535,14 @@ impl FileWords {
             let is_shell = reads_shell_text(&command.words);
             let changes_folder = command.words.first().is_some_and(|word| matches!(word.as_str(), "cd" | "pushd"));
             for (index, (word, launches)) in command.words.iter().zip(launched_words(&command.words)).enumerate() {
-                let is_open = word.contains([VALUE_START, EXPANSION]);
+                let (is_open, may_start) = (word.contains([VALUE_START, EXPANSION]), launches);
                 if word == text {
                     self.add_parts(word, launches);
                 } else {
                     let launches = launches || (changes_folder && is_open);
                     self.add_argument(word, (launches, is_shell), depth + 1);
                 }
-                if index == 0 {
+                if index == 0 || may_start {
                     self.add_implied(word);
                 }
             }

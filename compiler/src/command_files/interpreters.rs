@@ -38,9 +38,9 @@ const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
     ("nodejs", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
 ];
 const AWKS: [&str; 4] = ["awk", "gawk", "mawk", "nawk"];
-/// Programs and reserved words that execute the command after them unchanged. A number before the command is a duration
-/// (`timeout 5`).
-pub const WRAPPERS: [&str; 11] =
+/// Programs and reserved words that execute the command after them unchanged, in the same folder and for the same user. A
+/// number before the command is a duration (`timeout 5`).
+const PLAIN_WRAPPERS: [&str; 11] =
     ["!", "command", "do", "else", "env", "exec", "nice", "nohup", "setsid", "then", "timeout"];
 /// Letters of options that do not change where Python finds its code.
 const HARMLESS_PYTHON_LETTERS: &str = "bBdEIOPqsSuv";
@@ -154,7 +154,7 @@ pub struct CodeArgument<'w> {
 /// else: `python3 -c CODE`, `node -e CODE`. With other options, or if a program of the project could be the interpreter,
 /// returns `None`.
 pub fn code_argument(words: &[String]) -> Option<CodeArgument<'_>> {
-    let is_wrapper = |word: &String| WRAPPERS.contains(&word.as_str()) || word.parse::<u32>().is_ok();
+    let is_wrapper = |word: &String| PLAIN_WRAPPERS.contains(&word.as_str()) || word.parse::<u32>().is_ok();
     let start = words.iter().position(|word| !is_wrapper(word))?;
     let program = words.get(start)?;
     let is_system = ["/usr/bin/", "/bin/"].iter().any(|folder| program.starts_with(folder));

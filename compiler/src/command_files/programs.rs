@@ -165,6 +165,9 @@ pub const IMPLIED_FILES: [(&str, &[&str]); 10] = [
     ("bun", &["package.json", ".npmrc"]),
     ("npx", &["package.json", ".npmrc"]),
 ];
+/// Programs that start git in the folder in which they run.
+pub const GIT_STARTERS: [&str; 12] =
+    ["gh", "git", "gitk", "gitui", "glab", "go", "hub", "jj", "lazygit", "lefthook", "pre-commit", "tig"];
 
 /// Returns true if the files that a command executes depend on its working folder: a program or script with a relative
 /// path, or the files of a build tool.

@@ -139,6 +139,12 @@ fn every_spelling_of_a_path_is_covered() {
         (&["m4", "-DX=esyscmd(`scr'`ipts/x.sh')", "a.m4"], "."),
         (&["psql", "-c", "\\! scr''ipts/x.sh"], "scripts/x.sh"),
         (&["env", "awk", "BEGIN{{system(\"scr\" \"ipts/x.sh\")}}"], "."),
+        (&["timeout", "0.5", "{program}"], "."),
+        (&["flock", "/tmp/l", "{program}"], "."),
+        (&["sudo", "-D", "/tmp", "-u", "root", "{program}"], "."),
+        (&["gosu", "root", "{program}"], "."),
+        (&["gcc", "-c", "@scripts/x.sh"], "scripts/x.sh"),
+        (&["gcc", "-Wl,@scripts/x.sh"], "scripts/x.sh"),
         (&["bash", "-c", "timeout 5 gdb -batch -ex 'shell scr\"\"ipts/x.sh'"], "."),
     ] {
         let words = listed(command);
@@ -238,6 +244,8 @@ fn data_of_a_call_names_no_program() {
         &["gh", "issue", "list", "--search", "is:open label:\"shell\""],
         &["sh", "-c", "PATH=/usr/bin:$PATH cargo test"],
         &["sh", "-c", "export PATH=\"$PATH:/opt/bin\"; cargo test"],
+        &["gosu", "root", "pandoc", "{from}"],
+        &["stdbuf", "-oL", "/usr/bin/pandoc", "{from}"],
     ] {
         let words = listed(command);
         assert!(!words.iter().any(|word| word == "." || word.ends_with('/')), "{command:?}: {words:?}");

@@ -5,12 +5,10 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::interpreters::{ProgramSource, WRAPPERS, source_of};
+use super::interpreters::{ProgramSource, source_of};
 use super::shell_words::{KEYWORDS, ShellCommand, WordExpansion, is_variable_name, split_commands};
-use super::{
-    COMPUTED, EXPANSION, IMPLIED_FILES, IN_ANY_FOLDER, INTERPRETERS, READERS, SHELLS, VALUE_START, launched_words,
-    name_of,
-};
+use super::wrappers::{launched_words, wrapped_command};
+use super::{COMPUTED, EXPANSION, IMPLIED_FILES, IN_ANY_FOLDER, INTERPRETERS, READERS, SHELLS, VALUE_START, name_of};
 
 /// Marks a part of a resolved word that the text computes. For a part that the text only receives, such as a parameter,
 /// the word keeps [`EXPANSION`].
@@ -306,7 +304,7 @@ struct LaunchReader<'c> {
     found: BTreeSet<String>,
 }
 
-impl<'c> LaunchReader<'c> {
+impl LaunchReader<'_> {
     fn enters_computed_folder(&self, command: &ShellCommand) -> bool {
         let words = words_of(command);
         let Some(at) = words.iter().position(|word| !is_skipped(word)) else { return false };
@@ -315,7 +313,7 @@ impl<'c> LaunchReader<'c> {
         is_folder && folders.any(|word| self.variables.resolve(*word, &[]).iter().any(|it| it.contains(COMPUTED_PART)))
     }
 
-    fn add_command(&mut self, command: &'c ShellCommand) {
+    fn add_command(&mut self, command: &ShellCommand) {
         let words = words_of(command);
         if command.array.is_none() {
             self.add_launch(&words, 0);
@@ -332,28 +330,20 @@ impl<'c> LaunchReader<'c> {
 
     /// Adds the program that a command executes. Reserved words and programs such as `exec` before the program are
     /// skipped.
-    fn add_launch(&mut self, words: &[OpenWord<'c>], depth: usize) {
+    fn add_launch(&mut self, words: &[OpenWord<'_>], depth: usize) {
         let function = words.first().is_some_and(|word| word.text == "function");
         let body = words.iter().position(|word| word.expansions == [WordExpansion::Group]);
         let words = words.get(body.filter(|_| function).unwrap_or_default()..).unwrap_or_default();
-        let mut at = 0;
-        let mut is_wrapped = false;
-        while let Some(word) = words.get(at) {
-            let wraps = WRAPPERS.contains(&word.text) || matches!(word.text, "builtin" | "sudo" | "time");
-            let is_option = word.text.starts_with('-') || word.text.parse::<f64>().is_ok();
-            let is_passed = is_skipped(word) || wraps || (is_wrapped && is_option);
-            if !is_passed {
-                break;
-            }
-            is_wrapped |= wraps;
-            at += 1;
-        }
-        let Some(program) = words.get(at).copied() else { return };
+        let start = words.iter().position(|word| !is_skipped(word)).unwrap_or(words.len());
+        let words = words.get(start..).unwrap_or_default();
+        let (Some(program), arguments) = (words.first().copied(), words.get(1..).unwrap_or_default()) else { return };
         let is_test = program.expansions.first() == Some(&WordExpansion::Condition);
         if is_test || depth > MAX_DEPTH || NO_PROGRAMS.contains(&program.text) || READERS.contains(&program.text) {
             return;
         }
-        let arguments = words.get(at + 1..).unwrap_or_default();
+        if self.add_wrapped(words, depth) {
+            return;
+        }
         for value in self.variables.resolve(program, &[]) {
             let mut parts = value.split_whitespace();
             let Some(name) = parts.next() else {
@@ -372,9 +362,36 @@ impl<'c> LaunchReader<'c> {
             }
             if !program.expansions.is_empty() {
                 self.add_started(name, &behind);
+                // `SUDO="sudo -u root"; $SUDO $f`
+                let wrapper = OpenWord { text: name, expansions: &[] };
+                self.add_wrapped(&[&[wrapper], behind.as_slice()].concat(), depth);
             }
             self.add_arguments(name, &behind);
         }
+    }
+
+    /// Adds the command in the arguments of a wrapper such as `sudo`. Returns false if the first word is no wrapper.
+    fn add_wrapped(&mut self, words: &[OpenWord<'_>], depth: usize) -> bool {
+        let texts: Vec<&str> = words.iter().take(MAX_ARGUMENTS).map(|word| word.text).collect();
+        let Some(command) = wrapped_command(&texts) else { return false };
+        let wrapped = words.get(command.at..).unwrap_or_default();
+        if let Some(code) = command.code.and_then(|at| words.get(at)) {
+            self.add_code(&[*code]);
+        }
+        // `OPTIONS="-u root"; sudo $OPTIONS $f`
+        if let Some((option, behind)) = wrapped.split_first().filter(|(word, _)| !word.expansions.is_empty()) {
+            for value in self.variables.resolve(*option, &[]).iter().filter(|value| value.starts_with('-')) {
+                let own = value.split_whitespace().map(|text| OpenWord { text, expansions: &[] });
+                let all: Vec<OpenWord<'_>> =
+                    words.iter().take(1).copied().chain(own).chain(behind.iter().copied()).collect();
+                self.add_launch(&all, depth + 1);
+            }
+        }
+        if let Some((program, arguments)) = wrapped.split_first() {
+            self.add_started(program.text, arguments);
+        }
+        self.add_launch(wrapped, depth + 1);
+        true
     }
 
     /// Adds the files that the arguments of a built-in command name, and the files that a program reads from its
@@ -413,15 +430,31 @@ impl<'c> LaunchReader<'c> {
         }
     }
 
-    /// Adds [`COMPUTED`] if `eval` or a shell executes code from a variable, and the start of this code is computed.
+    /// Adds [`COMPUTED`] if `eval` or a shell executes code from a variable, and the start of this code is computed. Adds
+    /// the programs that code with computed parts executes.
     fn add_code(&mut self, arguments: &[OpenWord<'_>]) {
-        let is_variable = |word: &&OpenWord<'_>| {
-            let is_output = matches!(word.expansions, [WordExpansion::Output(_)]);
-            !is_output && word.text.starts_with(EXPANSION)
-        };
-        let mut codes = arguments.iter().filter(is_variable).flat_map(|word| self.variables.resolve(*word, &[]));
-        if codes.any(|code| code.starts_with(COMPUTED_PART)) {
-            self.found.insert(COMPUTED.to_owned());
+        for word in arguments.iter().filter(|word| word.text.contains(EXPANSION)) {
+            if matches!(word.expansions, [WordExpansion::Output(_)]) {
+                continue;
+            }
+            let codes = self.variables.resolve(*word, &[]);
+            for code in codes.iter().filter(|code| code.contains(COMPUTED_PART)) {
+                if code.starts_with(COMPUTED_PART) {
+                    self.found.insert(COMPUTED.to_owned());
+                } else if code.contains(char::is_whitespace) {
+                    self.add_text(code);
+                }
+            }
+        }
+    }
+
+    /// Adds the programs of a shell text whose variables are resolved.
+    fn add_text(&mut self, code: &str) {
+        let commands = split_commands(code);
+        let executed = || commands.iter().filter(|command| !command.is_inert);
+        self.enters_any_folder |= executed().any(|command| self.enters_computed_folder(command));
+        for command in executed() {
+            self.add_command(command);
         }
     }
 
@@ -462,9 +495,12 @@ impl<'c> LaunchReader<'c> {
 /// Returns the function whose body contains the command, if the command executes the function's arguments: `run() {
 /// exec "$@"; }`. `None` for other commands.
 fn run_by(command: &ShellCommand) -> Option<String> {
-    let words = words_of(command);
-    let program = words.iter().find(|word| !is_skipped(word) && !WRAPPERS.contains(&word.text))?;
-    match program.expansions {
+    let words: Vec<OpenWord<'_>> = words_of(command).into_iter().skip_while(is_skipped).collect();
+    let mut rest = words.as_slice();
+    while let Some(wrapped) = wrapped_command(&rest.iter().map(|word| word.text).collect::<Vec<_>>()) {
+        rest = rest.get(wrapped.at..).unwrap_or_default();
+    }
+    match rest.first()?.expansions {
         [WordExpansion::Elements(name)] => name.strip_suffix(" @").map(str::to_owned),
         _ => None,
     }

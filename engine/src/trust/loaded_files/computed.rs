@@ -1,9 +1,11 @@
-//! Finds the programs that a Python or JavaScript program starts, and its imports by computed names (names that are not
-//! literals in the text). The words of a started command are treated like the words of a tool's command. If the text
-//! does not show which file is started or imported, the program counts as able to load every file of the project. The
-//! text is searched with regular expressions and not parsed, so a call in an unknown form counts as computed.
+//! Finds the programs that a Python, JavaScript, Perl, Ruby, Lua or PHP program starts, and its imports by computed names
+//! (names that are not literals in the text). The words of a started command are treated like the words of a tool's
+//! command. If the text does not show which file is started or imported, the program counts as able to load every file of
+//! the project. The text is searched with regular expressions and not parsed, so a call in an unknown form counts as
+//! computed.
 
 mod environment;
+mod modular;
 
 use std::sync::LazyLock;
 
@@ -94,7 +96,8 @@ impl ProgramStarts {
         match language {
             Language::Python => Self::of_python(text),
             Language::JavaScript => Self::of_javascript(text),
-            Language::Package | Language::Build | Language::Modular | Language::Shell => Self::default(),
+            Language::Modular => Self::of_modular(text),
+            Language::Package | Language::Build | Language::Shell => Self::default(),
         }
     }
 

@@ -137,6 +137,18 @@ fn file_that_a_shell_script_executes_by_a_computed_name_is_part_of_it() {
         ("{source,./lib/x}", "lib/x"),
         ("run-parts --regex=^a lib", "lib/x"),
         ("prove -v", "t/a.t"),
+        ("read f < list; sudo -u root $f", "lib/x"),
+        ("read f < list; exec -a n $f", "lib/x"),
+        ("read f < list; env -u X A=b \"$f\"", "lib/x"),
+        ("read f < list; timeout -k 1 0.5 flock /tmp/l $f", "lib/x"),
+        ("read f < list; flock /tmp/l bash $f", "lib/x"),
+        ("read f < list; flock l -c \"$f\"", "lib/x"),
+        ("read f < list; S='sudo -u root'; $S $f", "lib/x"),
+        ("read f < list; O='-u root'; sudo $O $f", "lib/x"),
+        ("read f < list; run() { sudo -u root \"$@\"; }; run $f", "lib/x"),
+        ("read f < list; bash -c \"cd lib; . $f\"", "lib/x"),
+        ("read d < list; sh -c \"cd $d && make -s\"", "lib/Makefile"),
+        ("gcc -c @lib/options a.c", "lib/options"),
     ] {
         assert!(ends_with_a_change_of(SHELL, text, changed), "{text}: {changed}");
     }
@@ -148,6 +160,9 @@ fn file_that_a_shell_script_executes_by_a_computed_name_is_part_of_it() {
         ("for f in lib/*.sh; do . \"$f\"; done", "src/x.sh"),
         ("for f in */; do . $f/x; done", "lib/y"),
         ("find . -name '*.sh' | while read -r f; do shellcheck \"$f\"; done", "lib/x.sh"),
+        ("read f < list; sudo -u root cat $f; timeout 5 grep -c a \"$f\"; env -u X wc \"$f\"", "lib/x.sh"),
+        ("read f < list; bash -c \"git log $f\"; flock -n l git add $f", "lib/x.sh"),
+        ("read f < list; timeout \"$f\" cargo test; nice -n $f git gc", "lib/x.sh"),
     ] {
         assert!(!ends_with_a_change_of(SHELL, text, changed), "{text}: {changed}");
     }
@@ -273,4 +288,94 @@ fn file_that_a_build_file_executes_by_a_computed_name_is_part_of_it() {
         assert!(!ends("Makefile", text, changed), "{text}: {changed}");
     }
     assert!(!ends("justfile", "test name:\n  cargo test {{name}}\n  bash scripts/x.sh {{name}}\n", "scripts/y.sh"));
+}
+
+#[test]
+fn file_that_perl_ruby_lua_or_php_loads_by_a_computed_name_is_part_of_it() {
+    for (main, text) in [
+        ("a.pl", "use strict;\nmy $f = shift;\ndo $f;"),
+        ("a.pl", "use strict;\nfor my $f (glob 'l*/*') { require $f }"),
+        ("a.pl", "use strict;\ndo \"./$ARGV[0]\" or die;"),
+        ("a.pl", "use strict;\ndo File::Spec->catfile($d, 'x');"),
+        ("a.pl", "use strict;\neval $text;"),
+        ("a.pl", "use lib $ENV{MODULES};"),
+        ("a.pl", "use strict;\nunshift @INC, $d;"),
+        ("a.pl", "use strict;\nsystem(\"bash $f\");"),
+        ("a.pl", "use strict;\nsystem 'bash', $f;"),
+        ("a.pl", "use strict;\nmy $o = `bash $f`;"),
+        ("a.pl", "use strict;\nmy $o = qx{sh $f};"),
+        ("a.pl", "use strict;\nopen(my $h, '-|', $command) or die;"),
+        ("a.pl", "use strict;\nopen(H, \"$command |\");"),
+        ("a.pl", "use strict;\nexec @ARGV;"),
+        ("a.pl", "use strict;\n$ENV{PATH} = $d;\nsystem('git log');"),
+        ("a.pl", "use strict;\nchdir $d;\nsystem('make');"),
+        ("a.rb", "load ARGV[0]"),
+        ("a.rb", "Dir['l*/*.rb'].each { |f| require f }"),
+        ("a.rb", "Dir.glob('*/x').each do |f|\n  load f\nend"),
+        ("a.rb", "require_relative \"#{name}\""),
+        ("a.rb", "Kernel.load(path)"),
+        ("a.rb", "eval(File.read(path))"),
+        ("a.rb", "Object.class_eval(text)"),
+        ("a.rb", "system(\"bash #{f}\")"),
+        ("a.rb", "system 'bash', f"),
+        ("a.rb", "out = `sh #{f}`"),
+        ("a.rb", "out = %x(sh #{f})"),
+        ("a.rb", "Open3.capture2e(*command)"),
+        ("a.rb", "$LOAD_PATH.unshift(folder)"),
+        ("a.rb", "ENV['RUBYLIB'] = folder\nsystem('ruby -rx -e 1')"),
+        ("a.lua", "dofile(arg[1])"),
+        ("a.lua", "loadfile(name)()"),
+        ("a.lua", "local m = require(\"plugins.\" .. name)"),
+        ("a.lua", "local r = require\nr(name)"),
+        ("a.lua", "package.path = arg[1] .. package.path"),
+        ("a.lua", "os.execute(\"bash \" .. f)"),
+        ("a.lua", "local p = io.popen(command, 'r')"),
+        ("a.php", "<?php\ninclude $argv[1];"),
+        ("a.php", "<?php foreach (glob('l*/*') as $f) { require_once $f; }"),
+        ("a.php", "<?php\nrequire(__DIR__ . \"/$name\");"),
+        ("a.php", "<?php\neval($text);"),
+        ("a.php", "<?php\nexec(\"bash $f\", $lines);"),
+        ("a.php", "<?php\n$p = proc_open(['bash', $f], [], $pipes);"),
+    ] {
+        let main = format!(".ai/tools/ops/{main}");
+        assert!(ends_with_a_change_of(&main, text, "src/any.txt"), "{text}");
+    }
+    for (main, text, changed) in [
+        ("a.php", "<?php\ninclude __DIR__ . '/part.inc';", ".ai/tools/ops/part.inc"),
+        ("a.pl", "use FindBin;\ndo \"$FindBin::Bin/part.inc\";", ".ai/tools/ops/part.inc"),
+        ("a.lua", "os.execute('sh lib/x ' .. name)", "lib/x"),
+        ("a.rb", "system('sh', 'lib/x', name)", "lib/x"),
+    ] {
+        let main = format!(".ai/tools/ops/{main}");
+        assert!(ends_with_a_change_of(&main, text, changed), "{text}: {changed}");
+    }
+}
+
+#[test]
+fn ordinary_perl_ruby_lua_or_php_program_covers_only_the_files_that_it_names() {
+    for (main, text) in [
+        (
+            "a.pl",
+            "use strict;\nuse lib 'lib';\nuse Foo::Bar;\nrequire Foo;\nrequire 5.010;\ndo { $x++ } while ($x < 3);",
+        ),
+        ("a.pl", "use strict;\nmy $d = dirname(__FILE__);\nrequire \"$d/x.pl\";\neval { die }; $h->do($sql);"),
+        ("a.pl", "use strict;\nsystem('git', 'log', $name); my $o = `git log $name`; print \"unknown system $name\";"),
+        ("a.pl", "use strict;\nopen(my $h, '<', $file); $ENV{PATH} = '/usr/bin:/bin';\nchdir $d; system('git log');"),
+        ("a.rb", "require 'json'\nrequire_relative 'lib/x'\nYAML.load(text); x.each do |y|\n  puts y\nend"),
+        ("a.rb", "ROOT = File.expand_path('..', __dir__)\nrequire File.join(ROOT, 'lib', 'x')"),
+        ("a.rb", "$LOAD_PATH.unshift(File.join(__dir__, 'lib'))\nload 'x.rb' if y\ngem 'a', require: false"),
+        ("a.rb", "# load the_file\nputs \"please load #{name}\"\nraise \"no such option `#{name}'\"\ndb.exec(sql)"),
+        ("a.rb", "text = <<E\nload the file first\nE\nsystem(\"git log #{name}\")\nsystem('make', chdir: 'lib')"),
+        ("a.lua", "local json = require(\"json\")\nlocal ok, lfs = pcall(require, \"lfs\")\nwhile x do y = 1 end"),
+        ("a.lua", "package.path = \"./lib/?.lua;\" .. package.path\nos.execute(\"git log \" .. name)\n-- load x\n"),
+        ("a.php", "<?php\nrequire __DIR__ . '/vendor/x.php';\n$db->exec($sql); $this->load($x); curl_exec($c);"),
+        (
+            "a.php",
+            "<?php\n$root = dirname(__FILE__);\nrequire_once $root . '/lib/x.php';\nfunction load($x) { return $x; }",
+        ),
+        ("a.php", "<?php\nexec('git log ' . escapeshellarg($name), $lines, $status);"),
+    ] {
+        let main = format!(".ai/tools/ops/{main}");
+        assert!(!ends_with_a_change_of(&main, text, "src/any.txt"), "{text}");
+    }
 }
