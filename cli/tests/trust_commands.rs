@@ -116,7 +116,7 @@ fn script_that_computes_a_program_is_trusted_with_the_project_and_the_question_s
     std::fs::remove_file(place.project().join(".ai/tools/mine.yaml")).unwrap();
     let start = "import subprocess\n\ndef execute(params):\n    return subprocess.run(command, capture_output=True)\n";
     place.write(".ai/tools/mine.py", &format!("__tool_description__ = 'Mine.'\ncommand = ['true']\n{start}"));
-    let why = "covers every file of the project, because `.ai/tools/mine.py` starts a program or loads a file whose name \
+    let why = "covers every file of the project (except the data of git and of `rye`), because `.ai/tools/mine.py` starts a program or loads a file whose name \
                is computed";
     let refused = place.rye(&RUN);
     let shown = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");

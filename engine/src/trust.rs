@@ -2,6 +2,7 @@
 //! with the hashes of everything that the user trusts. Files of a project never count as trust.
 
 mod files;
+mod git_settings;
 mod inspected;
 mod loaded_files;
 mod record;

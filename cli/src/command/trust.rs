@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use clap::Args;
+use rye_compiler::command_files::WHOLE_PROJECT;
 use rye_compiler::report::workspace_trust::{requirements_of_workspace, scripts_of_providers};
 use rye_compiler::trust::{TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::World;
@@ -276,8 +277,7 @@ fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
     } else {
         ""
     };
-    let covers =
-        reason.map_or_else(String::new, |reason| format!("; covers every file of the project, because {reason}"));
+    let covers = reason.map_or_else(String::new, |reason| format!("; covers {WHOLE_PROJECT}, because {reason}"));
     let changed = now.changed_files(one);
     if changed.is_empty() {
         return format!("{}{covers}", one.what);

@@ -10,11 +10,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use rye_compiler::command_files::{CODE_OF, EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, UNREADABLE, files_of_value};
+use rye_compiler::command_files::{
+    CODE_OF, EXECUTED_BY, GIT_SETTINGS, LOADED_BY, MODULE, PROJECT_WORD, UNREADABLE, files_of_value,
+};
 use rye_compiler::plan::hex;
 use sha2::{Digest, Sha256};
 
 use super::TrustError;
+use super::git_settings::GIT_FOLDER;
 use super::loaded_files::LoadingProgram;
 use crate::landlock_version::landlock_version;
 use crate::path_policy::folder_of_project;
@@ -29,9 +32,12 @@ const MAX_FOLDER_BYTES: u64 = 4 << 30;
 pub(super) const MAX_DEPTH: usize = 64;
 /// File extensions that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
-/// Paths of a project that are not hashed: git's folder, the engine's state, the exports of threads, and the lock file.
-/// They change often, and no runtime loads code from them.
-const LEFT_OUT: [&str; 4] = [".git", ".ai/state", ".ai/knowledge/agent/threads", ".ai/lock.json"];
+/// Folders of a project that are not hashed: git's folder, the engine's state, and the exports of threads. Their files
+/// change often. Those of git's folder from which git starts programs are hashed
+/// ([`NamedFiles::add_git_settings`]).
+const LEFT_OUT_FOLDERS: [&str; 3] = [GIT_FOLDER, ".ai/state", ".ai/knowledge/agent/threads"];
+/// The lock file, which is not hashed, because it changes often.
+const LOCK_FILE: &str = ".ai/lock.json";
 
 /// True if the sandbox can make folders of the project unreadable.
 static HAS_LANDLOCK: LazyLock<bool> = LazyLock::new(|| landlock_version() > 0);
@@ -50,6 +56,8 @@ pub(super) struct NamedFiles<'p> {
     pub(super) whole_project: Option<String>,
     /// True if every file of the project was added.
     pub(super) covers_project: bool,
+    /// True if the files from which git starts programs were added.
+    pub(super) covers_git: bool,
     bytes: u64,
 }
 
@@ -63,6 +71,7 @@ impl<'p> NamedFiles<'p> {
             read: BTreeSet::new(),
             whole_project: None,
             covers_project: false,
+            covers_git: false,
             bytes: 0,
         }
     }
@@ -111,6 +120,9 @@ impl<'p> NamedFiles<'p> {
                 None => self.add_project(),
             };
         }
+        if word == GIT_SETTINGS {
+            return self.add_git_settings();
+        }
         if word.contains('\0') {
             return Ok(());
         }
@@ -147,9 +159,10 @@ impl<'p> NamedFiles<'p> {
         program.map_or(Ok(()), |program| self.add_loaded(program))
     }
 
-    /// Adds every file of the project.
+    /// Adds every file of the project, except those in [`LEFT_OUT_FOLDERS`] and the lock file.
     pub(super) fn add_project(&mut self) -> Result<(), TrustError> {
         self.covers_project = true;
+        self.add_git_settings()?;
         self.add_place(&self.project.join(PROJECT_WORD), true)
     }
 
@@ -202,12 +215,13 @@ impl<'p> NamedFiles<'p> {
         }
     }
 
-    /// Adds the hash of every file below a folder, and of the targets of links in it. Skips the folders in `LEFT_OUT`.
+    /// Adds the hash of every file below a folder, and of the targets of links in it. Skips the folders in
+    /// [`LEFT_OUT_FOLDERS`] and the lock file.
     fn add_folder(&mut self, folder: &Path, depth: usize) -> Result<(), TrustError> {
         let too_large = |reason: String| TrustError::TooLarge { path: folder.to_path_buf(), reason };
         if self.is_unreadable(folder)
             || !self.folders.insert(folder.to_path_buf())
-            || LEFT_OUT.iter().any(|out| folder == self.project.join(out))
+            || LEFT_OUT_FOLDERS.iter().any(|out| folder == self.project.join(out))
         {
             return Ok(());
         }
@@ -227,7 +241,7 @@ impl<'p> NamedFiles<'p> {
                 self.add_folder(&path, depth + 1)?;
                 continue;
             }
-            if LEFT_OUT.iter().any(|out| path == self.project.join(out)) {
+            if path == self.project.join(LOCK_FILE) {
                 continue;
             }
             if kind.is_fifo() || kind.is_socket() || kind.is_block_device() || kind.is_char_device() {

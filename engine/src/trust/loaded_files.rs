@@ -73,6 +73,9 @@ static INTERPRETERS: LazyLock<Option<Regex>> =
 /// Matches a path of which neither the folder nor the file name is known: `$D/$N.sh`, `$D/*.sh`.
 static OPEN_PATHS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?:\$[\w({]+[)}]?|\*)["']?/["']?[$*?\[{]"#).ok());
+/// Matches git as a program of a command, or as a module that starts git.
+static GIT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(?:^|[\s"'`(;|&@/])(?:git|gh|pre-commit)(?:$|[\s"'`);|&])"#).ok());
 static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{L}_][\p{L}\p{N}_]*").ok());
 
 /// A word of a program's text that can name a file.
@@ -124,6 +127,9 @@ impl NamedFiles<'_> {
             let NamedPaths { mut files, folders, program_folders, started, whole_project } = named;
             if let Some(reason) = whole_project {
                 return self.add_project_for(&program, reason);
+            }
+            if GIT.iter().any(|git| git.is_match(&text)) {
+                self.add_git_settings()?;
             }
             let project = self.project;
             for started in started.into_iter().filter(|program| program.file.starts_with(project)) {
