@@ -25,7 +25,7 @@ use crate::sandbox::{self, ToolSandbox};
 use crate::trust::{self, TrustRequirement};
 use crate::validate::groups::GROUP_PREFIX;
 use crate::validate::settings::{ReportedPlaces, check_run_settings};
-use crate::validate::{check_composed, undeclared_inputs};
+use crate::validate::{check_composed, reached_calls, undeclared_fields};
 use crate::world::{ItemKind, RecordingWorld, World};
 
 /// A plan with its explanation: origins, sources, notes and trust requirements.
@@ -185,13 +185,15 @@ fn compile_items(
     shown: &mut Sources,
 ) -> Checked<Compilation> {
     let mut diagnostics = Diagnostics::new();
-    let lowered = {
+    let (composed, mut lowered) = {
         let shared = LowerContext::new(&items);
-        let mut lowered = compile_with_context(&shared, request, &mut diagnostics);
-        if let Some(lowered) = &mut lowered {
+        let composed = compose_request(&shared, request, &mut diagnostics);
+        let lowered =
+            composed.as_ref().and_then(|composed| lower_checked(&shared, composed, request, &mut diagnostics));
+        let lowered = lowered.map(|mut lowered| {
             lowered.plan.settings.clone_from(shared.frozen_settings());
-            undeclared_inputs::check_plan(&items, world, &lowered.plan, &mut diagnostics);
-        }
+            lowered
+        });
         let mut reported = ReportedPlaces::default();
         let loaded = shared.catalog().loaded();
         let loaded = loaded.iter().map(String::as_str);
@@ -199,27 +201,28 @@ fn compile_items(
         let mut read = shared.diagnostics();
         read.retain(|one| !matches!(one, Diagnostic::Config(error) if reported.contains(error)));
         diagnostics.append(read);
-        lowered
+        (composed, lowered)
     };
+    if let Some(Lowered { plan, .. }) = &mut lowered {
+        record_reads(plan, &items, recording);
+    }
     diagnostics.append(items.diagnostics());
-    diagnostics.sort(&items.sources());
     let parsed_files = items.parsed_file_count();
-    let Some(Lowered { mut plan, origins, hooks, mut notes, requested_spend }) =
+    // The plan does not depend on the files that these checks read, so the reads above do not contain them. Errors in
+    // these files prevent no plan.
+    if let Some(Lowered { plan, .. }) = &lowered {
+        undeclared_fields::check_plan(&items, world, plan, &mut diagnostics);
+    }
+    if let Some(composed) = &composed {
+        reached_calls::check(&items, composed, request.mode, &mut diagnostics);
+    }
+    diagnostics.sort(&items.sources());
+    let Some(Lowered { plan, origins, hooks, mut notes, requested_spend }) =
         lowered.filter(|_| !diagnostics.has_errors())
     else {
         *shown = items.into_sources();
         return Checked::new(None, diagnostics);
     };
-    for link in &mut plan.chain {
-        link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
-    }
-    trust::read_tool_settings(&items, recording, &plan);
-    plan.manifest = recording.manifest();
-    plan.context_files = recording.context_file_reads();
-    // Settings of capability groups are read only to suggest a fix in a diagnostic; a plan does not depend on them.
-    // The keys of the user's terminal are read only to report their errors.
-    let is_left_out = |id: &str| id.starts_with(GROUP_PREFIX) || id == KEYS_FILE;
-    plan.manifest.retain(|read| read.kind != ItemKind::Config || !is_left_out(&read.id));
     let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
     trust_requirements.extend(trust::requirements_of_tools(world, &items, &plan));
     trust_requirements.extend(trust::of_user_space(&items, &plan, &hooks));
@@ -250,6 +253,20 @@ fn compile_items(
     Checked::new(Some(compilation), diagnostics)
 }
 
+/// Adds the files that a plan depends on: the hashes of its chain, its manifest and its context files.
+fn record_reads(plan: &mut Plan, items: &Items<'_>, recording: &RecordingWorld<&dyn World>) {
+    for link in &mut plan.chain {
+        link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
+    }
+    trust::read_tool_settings(items, recording, plan);
+    plan.manifest = recording.manifest();
+    plan.context_files = recording.context_file_reads();
+    // Settings of capability groups are read only to suggest a fix in a diagnostic; a plan does not depend on them.
+    // The keys of the user's terminal are read only to report their errors.
+    let is_left_out = |id: &str| id.starts_with(GROUP_PREFIX) || id == KEYS_FILE;
+    plan.manifest.retain(|read| read.kind != ItemKind::Config || !is_left_out(&read.id));
+}
+
 /// Composes, checks and lowers one directive; `None` if the directive cannot be composed or lowered. A check of the
 /// project takes the same steps for every directive, on each of its routes.
 pub(crate) fn compile_with_context(
@@ -257,6 +274,15 @@ pub(crate) fn compile_with_context(
     request: &CompileRequest,
     diagnostics: &mut Diagnostics,
 ) -> Option<Lowered> {
+    let composed = compose_request(shared, request, diagnostics)?;
+    lower_checked(shared, &composed, request, diagnostics)
+}
+
+fn compose_request(
+    shared: &LowerContext<'_, '_>,
+    request: &CompileRequest,
+    diagnostics: &mut Diagnostics,
+) -> Option<Composed> {
     let model = |requested: Option<&ModelRequest>| {
         shared.catalog().resolve(requested, &request.model).ok().map(|model| model.id)
     };
@@ -264,9 +290,17 @@ pub(crate) fn compile_with_context(
     let launch = Launch { inputs, model: &model };
     let composed = compose_without(shared.items, &request.directive, &launch, &request.omitted, request.route.as_ref());
     diagnostics.append(composed.diagnostics);
-    let composed = composed.value?;
-    check_composed(shared, &composed, diagnostics);
-    lower(shared, &composed, request, diagnostics)
+    composed.value
+}
+
+fn lower_checked(
+    shared: &LowerContext<'_, '_>,
+    composed: &Composed,
+    request: &CompileRequest,
+    diagnostics: &mut Diagnostics,
+) -> Option<Lowered> {
+    check_composed(shared, composed, diagnostics);
+    lower(shared, composed, request, diagnostics)
 }
 
 /// Returns a note for each item that more than one space has. Settings are skipped: they are merged, so none is

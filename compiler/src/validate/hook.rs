@@ -413,8 +413,8 @@ fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &
     }
 }
 
-/// Checks the parameters that a hook passes to a directive or a tool. The check composes the called directive. Only
-/// `rye check` calls this function, because `rye plan` and `rye run` do not read directives that a hook calls.
+/// Checks the parameters that a hook passes to a directive or a tool. The check composes the called directive, on which
+/// no plan depends.
 pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };

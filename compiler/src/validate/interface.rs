@@ -24,6 +24,7 @@ use crate::world::{ItemKind, Space};
 
 use super::incremental::Merge;
 use super::mistyped_placeholders;
+use super::undeclared_fields::{DeclaredFields, FieldReads};
 use crate::semantics::value_bounds::violated_bound;
 
 /// The inputs that directives declare, and their use: the spans of the used declarations, the spans of the unused
@@ -32,33 +33,7 @@ use crate::semantics::value_bounds::violated_bound;
 pub struct InputUses {
     used: BTreeSet<Span>,
     unused: BTreeMap<Span, String>,
-    inputs: DeclaredTypes,
-    outputs: DeclaredTypes,
-    /// True if a directive could not be read completely: such a directive may declare any input.
-    incomplete: bool,
-}
-
-/// For each name of an input or output, the type that all directives declare for the name; `None` if two declarations
-/// differ.
-#[derive(Default)]
-struct DeclaredTypes(BTreeMap<String, Option<FieldType>>);
-
-impl DeclaredTypes {
-    fn add(&mut self, name: &str, kind: Option<FieldType>) {
-        match self.0.get_mut(name) {
-            Some(known) if *known == kind => {}
-            Some(known) => *known = None,
-            None => {
-                self.0.insert(name.to_owned(), kind);
-            }
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (name, kind) in &other.0 {
-            self.add(name, *kind);
-        }
-    }
+    declared: DeclaredFields,
 }
 
 /// A memo of the inputs that hooks read, by the hook's span.
@@ -96,13 +71,8 @@ impl InputUses {
     /// Records the inputs and outputs that a composition declares. For each input that a directive of the project
     /// declares, also records whether the body or a hook uses the input.
     pub fn add(&mut self, items: &Items<'_>, composed: &Composed, of_hooks: &mut HookInputs) {
-        for (name, field) in &composed.outputs {
-            self.outputs.add(name, Some(field.value.kind));
-        }
-        for (name, field) in &composed.inputs {
-            self.inputs.add(name, Some(field.value.kind));
-        }
-        self.incomplete |= composed.chain.iter().any(|link| items.is_broken(link.file.source));
+        self.declared.add_composed(composed);
+        self.declared.is_incomplete |= composed.chain.iter().any(|link| items.is_broken(link.file.source));
         let Some(leaf) = composed.leaf().filter(|_| !composed.inputs.is_empty()) else { return };
         // Hooks are analyzed only if the body does not read the input.
         let mut hooks: Option<Vec<Arc<ReadInputs>>> = None;
@@ -126,7 +96,7 @@ impl InputUses {
     /// Records that a directive could not be composed on at least one route. The directive may declare any input, so
     /// undeclared inputs are not reported.
     pub fn add_uncomposed(&mut self) {
-        self.incomplete = true;
+        self.declared.is_incomplete = true;
     }
 
     fn used(&mut self, span: Span) {
@@ -143,9 +113,7 @@ impl InputUses {
 
 impl Merge for InputUses {
     fn merge(&mut self, other: &Self) {
-        self.inputs.merge(&other.inputs);
-        self.outputs.merge(&other.outputs);
-        self.incomplete |= other.incomplete;
+        self.declared.merge(&other.declared);
         for span in &other.used {
             self.used(*span);
         }
@@ -172,61 +140,24 @@ pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     found.extend(unused.into_iter().map(|(span, name)| InterfaceError::UnusedInput { name: name.clone(), span }));
 }
 
-/// Checks the hooks of the project's files that read inputs or outputs. Reports the name of an input or output that no
-/// directive declares. Also reports a condition that can never be true, because all directives declare the input or
-/// output with a type that the condition does not fit.
+/// Checks the hooks of the project's files that read inputs or outputs. Each element of `several` covers a part of the
+/// directives.
 pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
-    let files = items.hook_files();
-    let hooks = || files.project.iter().chain(&files.infra).filter(|h| h.enabled && h.space == Space::Project);
-    // Several hooks may fetch the same item, so the map contains each placeholder of the item once.
-    let mut in_knowledge = BTreeMap::new();
-    for (path, span) in hooks().flat_map(|hook| super::hook::content_facts(items, hook)) {
-        if let Some(name) = input_of(&path) {
-            in_knowledge.insert(span, name.to_owned());
-        }
-    }
-    let reads = |hook: &Arc<HookDecl>| !read_inputs(hook).is_empty() || !super::hook::read_outputs(hook).is_empty();
-    if in_knowledge.is_empty() && !hooks().any(reads) {
+    let reads = FieldReads::of_hook_files(items, &|_| true);
+    if reads.is_empty() {
         return;
     }
-    let (mut inputs, mut outputs) = (DeclaredTypes::default(), DeclaredTypes::default());
+    let mut declared = DeclaredFields::default();
     for uses in several {
-        inputs.merge(&uses.inputs);
-        outputs.merge(&uses.outputs);
+        declared.merge(&uses.declared);
     }
     // Hooks of the project's files also apply to directives of the other spaces.
     for entry in items.list(ItemKind::Directive).iter().filter(|entry| entry.space != Space::Project) {
-        let Some(directive) = items.directive(&entry.id) else { continue };
-        for (name, field) in &directive.inputs {
-            inputs.add(name, Some(field.kind));
+        if let Some(directive) = items.directive(&entry.id) {
+            declared.add_directive(&directive);
         }
     }
-    let incomplete = several.iter().any(|uses| uses.incomplete);
-    let undeclared = |name: &str, span| undeclared_input(name, span, inputs.0.keys());
-    let unknown = in_knowledge.iter().filter(|(_, name)| !incomplete && !inputs.0.contains_key(*name));
-    found.extend(unknown.map(|(span, name)| undeclared(name, *span)));
-    for hook in hooks() {
-        let before = found.len();
-        for (name, span) in super::hook::read_outputs(hook) {
-            if !outputs.0.contains_key(name) {
-                found.push(super::hook::unknown_output(name, None, span, outputs.0.keys()));
-            }
-        }
-        for (name, span) in
-            read_inputs(hook).into_iter().filter(|(name, _)| !incomplete && !inputs.0.contains_key(*name))
-        {
-            found.push(undeclared(name, span));
-        }
-        if found.len() == before && !incomplete {
-            // Directives may declare different types inside a value, so only the whole value has a type here.
-            let kind = |declared: &DeclaredTypes, name: &str, inside: &[Segment]| {
-                declared.0.get(name).copied().flatten().filter(|_| inside.is_empty())
-            };
-            let input = |name: &str, inside: &[Segment]| kind(&inputs, name, inside);
-            let output = |name: &str, inside: &[Segment]| kind(&outputs, name, inside);
-            super::hook::check_condition_types(hook, &input, &output, found);
-        }
-    }
+    reads.report(&declared, found);
 }
 
 pub fn undeclared_input<'d>(name: &str, span: Span, declared: impl Iterator<Item = &'d String>) -> InterfaceError {

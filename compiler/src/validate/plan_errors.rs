@@ -39,9 +39,10 @@ impl PlanErrors {
             for composed in &all {
                 check_composed(&shared, composed, &mut found);
                 try_lower(&shared, composed, &mut found);
+                super::reached_calls::check(&items, composed, PlanMode::Chat, &mut found);
             }
         }
-        super::undeclared_inputs::check_project(&items, world, &mut found);
+        super::undeclared_fields::check_project(&items, world, &mut found);
         for mode in [PlanMode::Run, PlanMode::Chat] {
             let loaded = shared.catalog().loaded();
             let loaded = loaded.iter().map(String::as_str);
