@@ -142,8 +142,13 @@ impl super::Plan {
 
     /// Returns an upper bound on the input tokens of the first request, whose texts the caller has rendered.
     pub fn bound_first_request(&self, system: &str, first_message: &str) -> u64 {
-        let message = self.model.bound_message(self.model.counted_by.bound(first_message), 1);
-        self.model.bound_by_window(self.bound_head(&self.model, system).saturating_add(message))
+        self.bound_request(&self.model, system, first_message)
+    }
+
+    /// Returns an upper bound on the input tokens of a request with one message to `model`.
+    pub(crate) fn bound_request(&self, model: &PlannedModel, system: &str, message: &str) -> u64 {
+        let message = model.bound_message(model.counted_by.bound(message), 1);
+        model.bound_by_window(self.bound_head(model, system).saturating_add(message))
     }
 }
 

@@ -135,6 +135,8 @@ pub(crate) struct RequestTokens {
     pub palette: u64,
     /// Upper bound on the prompt tokens.
     pub input_bound: u64,
+    /// Upper bound on the prompt tokens of the same request to the fallback model; zero without a fallback.
+    pub fallback_bound: u64,
     /// Maximum number of output tokens that the request allows.
     pub output: u64,
 }
@@ -163,6 +165,11 @@ impl Plan {
             first_message: self.model.counted_by.count(first_message),
             palette: self.definition_tokens(&self.model),
             input_bound: self.bound_first_request(system, first_message),
+            fallback_bound: self
+                .model
+                .fallback
+                .as_ref()
+                .map_or(0, |model| self.bound_request(model, system, first_message)),
             output: self.model.requested_output(self.limits.output),
         }
     }

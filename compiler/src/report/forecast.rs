@@ -5,7 +5,7 @@ use crate::hook::HookPoint;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use crate::plan::prompt::Layer;
 use crate::plan::settings::BILLIONTHS;
-use crate::plan::{PalettePrimary, Plan, RequestTokens, RuntimePlaceholder, Segment, Tokenizer, Tokens};
+use crate::plan::{PalettePrimary, Plan, PlannedModel, RequestTokens, RuntimePlaceholder, Segment, Tokenizer, Tokens};
 use crate::report::render::turn_hooks;
 use crate::report::run_bounds::{ThreadBound, TurnBounds, WorstCase};
 use crate::semantics::change_frequency::ChangeFrequency;
@@ -61,7 +61,8 @@ impl StopReason {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
-    /// The first request at its worst case: every byte sent is a token, and the reply has its maximum length.
+    /// The first request at its worst case: every byte sent is a token, the reply has its maximum length, and the
+    /// dearer of the model and its fallback answers.
     pub first: RunEstimate,
     pub typical: RunEstimate,
     /// Upper bound on the cost of every run.
@@ -137,10 +138,19 @@ impl Plan {
         if stopped != StopReason::Done {
             return RunEstimate { cost: is_priced.then_some(Nanos::ZERO), stopped, ..RunEstimate::NONE };
         }
-        let output = self.affordable_output(first.input_bound, first.output, budget);
-        let cost = self.model.worst_case(first.input_bound, output);
-        let (input, cost) = (first.input_bound, is_priced.then_some(cost));
-        RunEstimate { turns: 1, input, cached: 0, output, cost, stopped }
+        let bound_call = |model: &PlannedModel, input: u64, wanted: u64| {
+            let output = self.affordable_output(model, input, wanted, budget);
+            let cost = model.prices.map(|prices| prices.worst_case(input, output));
+            RunEstimate { turns: 1, input, cached: 0, output, cost, stopped }
+        };
+        let own = bound_call(&self.model, first.input_bound, first.output);
+        let answering =
+            self.model.fallback.as_deref().map(|fallback| {
+                bound_call(fallback, first.fallback_bound, fallback.requested_output(self.limits.output))
+            });
+        // If the limit does not allow a request to the fallback, the thread ends before the request.
+        let budget = Some(budget);
+        answering.filter(|other| is_priced && other.cost > own.cost && other.cost <= budget).unwrap_or(own)
     }
 
     fn estimate_run(&self, first: &RequestTokens, pace: Scenario) -> RunEstimate {
@@ -158,7 +168,7 @@ impl Plan {
             if estimate.stopped != StopReason::Done {
                 break;
             }
-            let output = self.affordable_output(bound, pace.output, left);
+            let output = self.affordable_output(&self.model, bound, pace.output, left);
             let (cached, rest) = (pace.cached, opening.saturating_sub(pace.cached));
             let tokens = if is_first {
                 Tokens { cache_write: cached, input: rest, output, cache_read: 0 }
@@ -204,14 +214,14 @@ impl Plan {
     /// Returns the number of output tokens that the money `left` pays for, at most `wanted`, if the prompt has `bound`
     /// tokens. The result is never below the minimum with which the model is called, even if `left` does not pay for
     /// it. Returns `wanted` if the model has no prices.
-    fn affordable_output(&self, bound: u64, wanted: u64, left: Nanos) -> u64 {
-        if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
+    fn affordable_output(&self, model: &PlannedModel, bound: u64, wanted: u64, left: Nanos) -> u64 {
+        if model.worst_case(bound, wanted) <= left || model.prices.is_none() {
             return wanted;
         }
-        let (mut low, mut high) = (self.min_output_tokens(&self.model).min(wanted), wanted);
+        let (mut low, mut high) = (self.min_output_tokens(model).min(wanted), wanted);
         while low < high {
             let middle = high - (high - low) / 2;
-            if self.model.worst_case(bound, middle) <= left {
+            if model.worst_case(bound, middle) <= left {
                 low = middle;
             } else {
                 high = middle - 1;
@@ -306,6 +316,18 @@ mod tests {
         // The message has 400 bytes. The frame of the message adds 128 tokens, its block 128, and the request 256.
         assert_eq!(found.first.cost, Some(Nanos((400 + 512) * 2000 + 500 * 10_000)));
         assert_eq!((found.first.turns, found.first.stopped), (1, StopReason::Done));
+    }
+
+    #[test]
+    fn first_request_costs_as_much_as_the_dearer_of_model_and_fallback() {
+        let first = |model: &str| forecast(&format!("<metadata>{model}<permissions/></metadata>")).first.cost;
+        let large = first("<model tier=\"general\"/>");
+        assert!(first("<model tier=\"fast\"/>") < large);
+        assert_eq!(first("<model tier=\"fast\" fallback=\"general\"/>"), large);
+        assert_eq!(first("<model tier=\"general\" fallback=\"fast\"/>"), large);
+        // The limit bounds the reply of each model.
+        let bounded = first("<model tier=\"fast\" fallback=\"general\"/><limits spend=\"0.0065\"/>").unwrap();
+        assert!(bounded <= Nanos(6_500_000), "{bounded:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::turn_hooks;
 use crate::plan::prompt::{LAYER_SEPARATOR, Layer, LayerKind, RuntimePlaceholder, Segment, render_layer};
-use crate::plan::{Origins, Plan, RequestTokens, SourcePlace, Tokenizer};
+use crate::plan::{Origins, Plan, PlannedModel, RequestTokens, SourcePlace, Tokenizer};
 
 /// The system prompt or the first user message of a thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,8 +64,14 @@ impl Plan {
     /// Counts the tokens of the first request from its views.
     pub(crate) fn count_viewed_tokens(&self, system: &MessageView, first: &MessageView) -> RequestTokens {
         let tokens = self.count_request_tokens(&system.text, &first.text);
-        let frames = self.model.bound_message(0, 1).saturating_mul(first.added_messages);
-        RequestTokens { input_bound: tokens.input_bound.saturating_add(frames), ..tokens }
+        let with_frames = |model: &PlannedModel, bound: u64| {
+            bound.saturating_add(model.bound_message(0, 1).saturating_mul(first.added_messages))
+        };
+        RequestTokens {
+            input_bound: with_frames(&self.model, tokens.input_bound),
+            fallback_bound: self.model.fallback.as_ref().map_or(0, |model| with_frames(model, tokens.fallback_bound)),
+            ..tokens
+        }
     }
 }
 

@@ -23,14 +23,12 @@ pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView,
     if let Some(prices) = &plan.model.prices {
         let input = prices.cost(&crate::plan::Tokens { input: weight.input(), ..Default::default() });
         let most = prices.worst_case(weight.input_bound, weight.output);
-        push(
-            out,
-            &format!(
-                "  input {}, at most {} in total",
-                input.map(round_dollars).unwrap_or_default(),
-                round_dollars(most)
-            ),
-        );
+        let fallback = plan.model.fallback.as_deref().map_or_else(String::new, |model| {
+            let most = model.worst_case(weight.fallback_bound, model.requested_output(plan.limits.output));
+            format!(", at most {} by the fallback", round_dollars(most))
+        });
+        let input = input.map(round_dollars).unwrap_or_default();
+        push(out, &format!("  input {input}, at most {} in total{fallback}", round_dollars(most)));
     }
     let unbounded = plan.unbounded_parts(system, first);
     if !unbounded.is_empty() {
