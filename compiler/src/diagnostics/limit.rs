@@ -100,6 +100,9 @@ impl Problem for LimitError {
                 (_, "cannot be zero") => "write a number above 0".to_owned(),
                 ("spend", "cannot be negative") => "write an amount of dollars, such as `0.10`".to_owned(),
                 (_, "cannot be negative") => "write a whole number, such as `10`".to_owned(),
+                _ if found.contains("${") || found.contains("{input:") => {
+                    "write a number or a single placeholder: a template inserts values and computes nothing".to_owned()
+                }
                 _ if why.starts_with("has to be a number") || why.starts_with("has to be an amount") => {
                     number_help(name, found).unwrap_or_else(|| help_from_phrase(name, why))
                 }

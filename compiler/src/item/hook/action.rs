@@ -354,16 +354,24 @@ impl ActionReader<'_> {
         }
     }
 
-    /// Checks the literal value of a limit against the range of that limit.
+    /// Checks the value of a limit against the range of that limit. Of a text with placeholders, checks that some values
+    /// of the placeholders make the text a number.
     fn check_limit_value(&mut self, limit: &str, value: &Value) {
+        let (Some(name), Some(node)) = (LimitName::parse(limit), self.get("value")) else { return };
         let written = match value.as_str() {
-            Some(text) if has_placeholder(text) => return,
+            Some(text) if has_placeholder(text) => match fill_placeholders(text, &node) {
+                Some(filled) => LimitValue::Text(filled),
+                None => return,
+            },
             Some(text) => LimitValue::Text(text.to_owned()),
             None => LimitValue::Json(value.clone()),
         };
-        let (Some(name), Some(node)) = (LimitName::parse(limit), self.get("value")) else { return };
         if let Err(why) = parse_limit_value(name, &written) {
-            let why = describe_value_error(name, &why);
+            let mut why = describe_value_error(name, &why);
+            if value.as_str().is_some_and(has_placeholder) {
+                // The phrase quotes the text with digits in place of placeholders.
+                why.truncate(why.find(", not `").unwrap_or(why.len()));
+            }
             let span = Some(node.span);
             self.found.push(LimitError::Invalid { name: name.to_string(), found: data::describe(&node), why, span });
         }
@@ -514,6 +522,31 @@ impl ActionReader<'_> {
 /// disk.
 fn is_inside_project(path: &str) -> bool {
     !path.trim().is_empty() && !path.starts_with(['/', '~']) && !path.split('/').any(|name| name == "..")
+}
+
+/// Returns a text with the digit 1 in place of each placeholder; `None` if a placeholder cannot be read.
+fn fill_placeholders(text: &str, node: &Node) -> Option<String> {
+    let facts = template::read(node.span.source, text, 0);
+    let inputs = template::read_inputs(node.span.source, text, 0);
+    if !(facts.errors.is_empty() && inputs.errors.is_empty()) {
+        return None;
+    }
+    let facts = facts.tree.parts.iter().filter_map(|part| match part {
+        TemplatePart::Placeholder(placeholder) => Some(placeholder.span),
+        TemplatePart::Text(_) => None,
+    });
+    let inputs = inputs.tree.parts.iter().filter_map(|part| match part {
+        InputsPart::Input(placeholder) => Some(placeholder.span),
+        InputsPart::Text(_) => None,
+    });
+    let mut spans: Vec<Span> = facts.chain(inputs).collect();
+    spans.sort_by_key(|span| std::cmp::Reverse(span.start));
+    let mut filled = text.to_owned();
+    for span in spans {
+        filled.get(span.range())?;
+        filled.replace_range(span.range(), "1");
+    }
+    Some(filled)
 }
 
 /// Returns true if a text contains a placeholder that only a run can fill.
