@@ -37,6 +37,7 @@ use crate::plan::{
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits};
+use crate::semantics::money::Nanos;
 use crate::skill_list::SkillAccess;
 use crate::tool_guidance::guidance_layer;
 use crate::wire_tool::instructions;
@@ -374,18 +375,27 @@ fn check_affordable(
     let output = model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
     check_window(composed, model, (opening.tokens.saturating_add(prompt), output), diagnostics);
     let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts.bound, 1)), output);
+    let report = |limit: Nanos, span| LimitError::CannotAffordOneTurn {
+        limit: limit.to_string(),
+        needed: needed.to_string(),
+        model: model.id.clone(),
+        price: None,
+        span,
+    };
     if needed > limits.spend {
         // If a ceiling bounds the limit, the label points at the ceiling, because the ceiling has to be raised.
         let ceiling = limits::spend_ceiling(&composed.limits, limits.spend).and_then(|ceiling| ceiling.source.span);
         let is_effective = |value| value == limits.spend.to_u64();
         let span = ceiling.or_else(|| limits::span_of(&composed.limits, LimitName::Spend, is_effective));
-        diagnostics.push(LimitError::CannotAffordOneTurn {
-            limit: limits.spend.to_string(),
-            needed: needed.to_string(),
-            model: model.id.clone(),
-            price: None,
-            span,
-        });
+        diagnostics.push(report(limits.spend, span));
+        return;
+    }
+    // No prompt of a chat starts if the session cannot pay for a turn.
+    let of_session = limits::parsed_ceilings(&composed.limits.session).filter(|(name, ..)| *name == LimitName::Spend);
+    if let Some((_, most, written)) = of_session.min_by_key(|(_, most, _)| *most)
+        && needed > Nanos::from_u64(most)
+    {
+        diagnostics.push(report(Nanos::from_u64(most), written.source.span));
     }
 }
 

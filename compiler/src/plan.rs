@@ -111,6 +111,18 @@ impl Plan {
         self.session_limits.unwrap_or(self.limits)
     }
 
+    /// Returns the limits of a run or, in a chat, of one prompt: the limits of the prompt, but at most the limits of the
+    /// session.
+    pub(crate) fn prompt_limits(&self) -> PlanLimits {
+        let mut limits = Limits::from(self.limits);
+        if let Some(session) = self.session_limits.map(Limits::from) {
+            for name in LimitName::OF_SESSION {
+                limits.lower_to(name, session.number(name));
+            }
+        }
+        limits.into()
+    }
+
     /// Returns true if a thread of this plan may start another thread: by a grant, or by a hook that runs a directive or
     /// a tool for threads.
     pub fn can_start_threads(&self) -> bool {

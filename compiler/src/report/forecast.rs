@@ -132,7 +132,7 @@ impl Plan {
     /// Returns the worst case of the first turn of a run. If a limit does not allow the first request, the result has
     /// no turns, and a cost of zero if the model has prices.
     fn bound_first_turn(&self, first: &RequestTokens) -> RunEstimate {
-        let budget = Nanos::from_u64(self.limits.spend);
+        let budget = Nanos::from_u64(self.prompt_limits().spend);
         let stopped = self.stopped(&RunEstimate::NONE, first.input_bound, first.input_bound, budget);
         let is_priced = self.model.prices.is_some();
         if stopped != StopReason::Done {
@@ -144,10 +144,9 @@ impl Plan {
             RunEstimate { turns: 1, input, cached: 0, output, cost, stopped }
         };
         let own = bound_call(&self.model, first.input_bound, first.output);
-        let answering =
-            self.model.fallback.as_deref().map(|fallback| {
-                bound_call(fallback, first.fallback_bound, fallback.requested_output(self.limits.output))
-            });
+        let answering = self.model.fallback.as_deref().map(|fallback| {
+            bound_call(fallback, first.fallback_bound, fallback.requested_output(self.prompt_limits().output))
+        });
         // If the limit does not allow a request to the fallback, the thread ends before the request.
         let budget = Some(budget);
         answering.filter(|other| is_priced && other.cost > own.cost && other.cost <= budget).unwrap_or(own)
@@ -155,7 +154,7 @@ impl Plan {
 
     fn estimate_run(&self, first: &RequestTokens, pace: Scenario) -> RunEstimate {
         let opening = first.input();
-        let budget = Nanos::from_u64(self.limits.spend);
+        let budget = Nanos::from_u64(self.prompt_limits().spend);
         let mut estimate = RunEstimate::NONE;
         let mut spent = Nanos::ZERO;
         let mut grown = 0u64;
@@ -193,10 +192,10 @@ impl Plan {
     /// `prompt` is the estimated number of tokens of the next prompt, `bound` is an upper bound on this number, and
     /// `left` is the money that is not spent.
     fn stopped(&self, estimate: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
-        if estimate.turns >= self.limits.turns {
+        if estimate.turns >= self.prompt_limits().turns {
             return StopReason::Limit(LimitName::Turns);
         }
-        if estimate.input.saturating_add(estimate.output) >= self.limits.tokens {
+        if estimate.input.saturating_add(estimate.output) >= self.prompt_limits().tokens {
             return StopReason::Limit(LimitName::Tokens);
         }
         if self.model.prices.is_some() && self.model.worst_case(bound, self.min_output_tokens(&self.model)) > left {
@@ -296,13 +295,19 @@ mod tests {
     use super::*;
     use crate::compile::tests::world::{minimal_world, with_directives};
     use crate::compile::{CompileRequest, compile};
+    use crate::plan::PlanMode;
     use rye_grammar::ItemId;
 
     /// Uses `large` of the provider `mini`: window 2000, output at most 500, $2 per million input tokens, $10 per
     /// million output tokens.
     fn forecast(inside: &str) -> Forecast {
+        forecast_in(inside, PlanMode::Run)
+    }
+
+    fn forecast_in(inside: &str, mode: PlanMode) -> Forecast {
         let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
-        let plan = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap())).value.unwrap().plan;
+        let request = CompileRequest { mode, ..CompileRequest::new(ItemId::parse("leaf").unwrap()) };
+        let plan = compile(&world, &request).value.unwrap().plan;
         let weight = plan.count_request_tokens("", &"x".repeat(400));
         plan.forecast(&weight)
     }
@@ -328,6 +333,16 @@ mod tests {
         // The limit bounds the reply of each model.
         let bounded = first("<model tier=\"fast\" fallback=\"general\"/><limits spend=\"0.0065\"/>").unwrap();
         assert!(bounded <= Nanos(6_500_000), "{bounded:?}");
+    }
+
+    #[test]
+    fn limits_of_the_session_bound_each_prompt_of_a_chat() {
+        let limits = "<limits turns=\"5\" spend=\"0.10\"/><session turns=\"2\" spend=\"0.02\"/>";
+        let inside = format!("<metadata>{limits}{TOOLS}</metadata>");
+        let (run, chat) = (forecast(&inside), forecast_in(&inside, PlanMode::Chat));
+        assert_eq!((run.worst.cost, chat.worst.cost), (Some(Nanos(100_000_000)), Some(Nanos(20_000_000))));
+        let most = |found: &Forecast| found.turns.at_most.map(|most| most.turns);
+        assert_eq!((most(&run), most(&chat)), (Some(5), Some(2)));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Plan {
         if self.can_raise(LimitName::Spend) {
             return WorstCase { cost: None, set_by: CostBound::Raise };
         }
-        WorstCase { cost: Some(Nanos::from_u64(self.limits.spend)), set_by: CostBound::Spend }
+        WorstCase { cost: Some(Nanos::from_u64(self.prompt_limits().spend)), set_by: CostBound::Spend }
     }
 
     /// Returns bounds on the turns of every run.
@@ -162,13 +162,13 @@ impl Plan {
             return bound(1, ThreadBoundOrigin::Grants);
         }
         // A detached run of a tool is allowed even if `depth` is 0.
-        if self.limits.depth == 0 && !detaches && !self.can_raise(LimitName::Depth) {
+        if self.prompt_limits().depth == 0 && !detaches && !self.can_raise(LimitName::Depth) {
             return bound(1, ThreadBoundOrigin::Depth);
         }
         if self.can_raise(LimitName::Spawns) {
             return ThreadBound { threads: None, set_by: ThreadBoundOrigin::Raise };
         }
-        bound(self.limits.spawns.saturating_add(1), ThreadBoundOrigin::Spawns)
+        bound(self.prompt_limits().spawns.saturating_add(1), ThreadBoundOrigin::Spawns)
     }
 
     /// Returns true if the model may run a tool in a thread of its own (`async` of `rye_execute`).
@@ -183,10 +183,10 @@ impl Plan {
     fn bound_turns_above(&self) -> Option<TurnBound> {
         let spend = self.most_paid_turns().map(|turns| TurnBound::new(turns, LimitName::Spend));
         let bounds = [
-            Some(TurnBound::new(self.limits.turns, LimitName::Turns)),
+            Some(TurnBound::new(self.prompt_limits().turns, LimitName::Turns)),
             // Each turn starts below the limit and uses at least one token, so a run has at most as many turns as
             // tokens.
-            Some(TurnBound::new(self.limits.tokens, LimitName::Tokens)),
+            Some(TurnBound::new(self.prompt_limits().tokens, LimitName::Tokens)),
             spend,
         ];
         bounds.into_iter().flatten().filter(|bound| !self.can_raise(bound.set_by)).min_by_key(|bound| bound.turns)
@@ -196,7 +196,7 @@ impl Plan {
     /// value to which a hook raises it.
     fn highest_turn_limit(&self) -> Option<u64> {
         let at_limit = self.hooks.iter().filter(|hook| hook.is_live() && hook.event == HookPoint::Limit);
-        at_limit.map(|hook| &hook.action).try_fold(self.limits.turns, |highest, action| {
+        at_limit.map(|hook| &hook.action).try_fold(self.prompt_limits().turns, |highest, action| {
             if let HookAction::Raise { limit, value } = action {
                 return match LimitName::parse(limit)? {
                     LimitName::Turns => Some(raised_value(LimitName::Turns, value)?.max(highest)),
@@ -219,7 +219,7 @@ impl Plan {
             self.models().map(|model| model.prices.map_or(Nanos::ZERO, |prices| prices.min_prompt_cost())).min()?;
         // The last turn starts only if the remaining spend pays for the worst case of the turn.
         let needed = self.models().map(|model| model.worst_case(1, self.min_output_tokens(model))).min()?;
-        match self.limits.spend.checked_sub(needed.to_u64()) {
+        match self.prompt_limits().spend.checked_sub(needed.to_u64()) {
             None => Some(0),
             Some(left) => left.checked_div(least.to_u64()).map(|turns| turns.saturating_add(1)),
         }
@@ -231,17 +231,17 @@ impl Plan {
     /// The bound is never above 1, because the first turn has no maximum of tokens or cost: its interrupted calls count
     /// at their worst case and are repeated.
     fn bound_turns_below(&self) -> TurnBound {
-        let is_paid = self.limits.spend > 0 && self.pays_first_request();
+        let is_paid = self.prompt_limits().spend > 0 && self.pays_first_request();
         let allowed = [
-            (LimitName::Turns, self.limits.turns > 0),
-            (LimitName::Tokens, self.limits.tokens > 0),
+            (LimitName::Turns, self.prompt_limits().turns > 0),
+            (LimitName::Tokens, self.prompt_limits().tokens > 0),
             (LimitName::Spend, is_paid),
         ];
         if let Some((limit, _)) = allowed.into_iter().find(|(_, allows)| !allows) {
             return TurnBound::new(0, limit);
         }
         let can_spend = !self.is_free_alone();
-        let set_by = match self.limits.turns {
+        let set_by = match self.prompt_limits().turns {
             1 => LimitName::Turns,
             _ if can_spend => LimitName::Spend,
             _ => LimitName::Tokens,
@@ -251,7 +251,7 @@ impl Plan {
 
     /// Returns true if the limit `spend` certainly pays for the first request.
     fn pays_first_request(&self) -> bool {
-        let budget = Nanos::from_u64(self.limits.spend);
+        let budget = Nanos::from_u64(self.prompt_limits().spend);
         let is_paid = |prompt| self.model.worst_case(prompt, self.min_output_tokens(&self.model)) <= budget;
         self.is_free_alone() || self.bound_opening().is_some_and(is_paid)
     }
@@ -317,7 +317,7 @@ impl Plan {
     /// Returns the minimum number of output tokens for a request: if the budget allows fewer tokens, the model is not
     /// called.
     pub(super) fn min_output_tokens(&self, model: &PlannedModel) -> u64 {
-        model.requested_output(self.limits.output).clamp(1, MIN_OUTPUT_TOKENS)
+        model.requested_output(self.prompt_limits().output).clamp(1, MIN_OUTPUT_TOKENS)
     }
 
     fn models(&self) -> impl Iterator<Item = &PlannedModel> {
