@@ -36,6 +36,7 @@ mod literal_returns;
 mod merge_conflict;
 mod mistyped_placeholders;
 mod model;
+mod pattern_form;
 mod plan_errors;
 mod raises;
 pub(crate) mod reached_calls;

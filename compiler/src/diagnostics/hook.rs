@@ -31,10 +31,14 @@ pub enum HookError {
     /// A condition compares a fact with a text that contains wildcards. No value of the fact contains wildcards, so
     /// none equals the text.
     #[error("`{fact}` is never `{value}`: conditions compare strings without wildcards")]
-    Wildcard { fact: &'static str, value: String, span: Span },
+    Wildcard { fact: String, value: String, span: Span },
     /// A pattern with the delimiters and flags of another language: `/rm -rf/i`.
     #[error("the pattern `{pattern}` requires its slashes in the text: a pattern has no delimiters")]
     DelimitedPattern { pattern: String, plain: String, span: Span },
+    /// A pattern with an escape that the quotes around it changed, such as a backspace for `"\b"`. `required` is the
+    /// character that a text needs to match.
+    #[error("the pattern `{pattern}` requires {required} in the text")]
+    EscapedPattern { pattern: String, required: &'static str, meant: String, span: Span },
     /// A regular expression that is probably meant as a text with wildcards: `rye/*`, `d*`.
     #[error("the pattern `{pattern}` is a regular expression: its `*` repeats the character before it")]
     WildcardPattern { pattern: String, meant: String, span: Span },
@@ -247,6 +251,22 @@ fn help_for_short_delay(delay_ms: u64) -> String {
     )
 }
 
+/// Returns the comparison to write in place of a comparison of `fact` with the text `value`, which contains wildcards.
+fn wildcard_help(fact: &str, value: &str) -> String {
+    let start = value.split('*').next().unwrap_or_default();
+    let end = value.strip_prefix('*').filter(|end| !end.is_empty() && !end.contains('*'));
+    match (start, end) {
+        ("", Some(end)) => format!("write `{fact} matches \"{}$\"`", end.replace('.', "[.]")),
+        ("", None) => format!("write a pattern: `{fact} matches \"^a/.*$\"`"),
+        (start, _) => format!("write `{fact} contains \"{start}\"`, or `{fact} matches \"^{start}\"`"),
+    }
+}
+
+/// Returns a pattern with backslashes in both kinds of quotes.
+fn quoted_pattern_help(pattern: &str) -> String {
+    format!("write `'{pattern}'`, or `\"{}\"` in double quotes", pattern.replace('\\', "\\\\"))
+}
+
 impl Problem for HookError {
     fn code(&self) -> &'static str {
         match self {
@@ -257,6 +277,7 @@ impl Problem for HookError {
             Self::Wildcard { fact, .. } if fact.starts_with("call.") => "hook::unknown-call",
             Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
+            | Self::EscapedPattern { .. }
             | Self::WildcardPattern { .. }
             | Self::OddText { .. }
             | Self::TokenFraction { .. }
@@ -308,6 +329,7 @@ impl Problem for HookError {
             | Self::UnknownPart { .. }
             | Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
+            | Self::EscapedPattern { .. }
             | Self::WildcardPattern { .. }
             | Self::OddText { .. }
             | Self::TokenFraction { .. }
@@ -357,15 +379,10 @@ impl Problem for HookError {
             Self::UnknownPart { fact, verb, suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some(example_of_part(fact, verb).into()))
             }
-            Self::Wildcard { fact, value, .. } => {
-                let start = value.split('*').next().unwrap_or_default();
-                Some(match start {
-                    "" => format!("write a pattern: `{fact} matches \"^a/.*$\"`"),
-                    start => format!("write `{fact} contains \"{start}\"`, or `{fact} matches \"^{start}\"`"),
-                })
-            }
+            Self::Wildcard { fact, value, .. } => Some(wildcard_help(fact, value)),
             Self::WildcardPattern { meant, .. } => Some(format!("to use `*` as a wildcard, write the regular expression `\"{meant}\"`")),
             Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
+            Self::EscapedPattern { meant, .. } => Some(quoted_pattern_help(meant)),
             Self::OddText { help, .. } | Self::UnusedKey { help, .. } => Some((*help).to_owned()),
             Self::TokenFraction { .. } => {
                 Some("write a number of tokens; `usage_ratio` is the used fraction of the context window".into())
@@ -449,6 +466,7 @@ impl Problem for HookError {
             Self::WildcardPattern { span, .. } => vec![new_label(*span, "not a wildcard")],
             Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
             Self::TokenFraction { span, .. } => vec![new_label(*span, "less than one token")],
+            Self::EscapedPattern { span, .. } => vec![new_label(*span, "the quotes change this escape")],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
             Self::UnknownCall { fact, span, .. } => {
                 vec![new_label(*span, format!("no call has this value of `{fact}`"))]

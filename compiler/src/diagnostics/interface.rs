@@ -30,6 +30,9 @@ pub enum InterfaceError {
     /// if the text names no declared input.
     #[error("`{text}` is plain text, not a placeholder")]
     Lookalike { text: String, input: Option<String>, span: Span },
+    /// Text of a hook's action that looks like a placeholder of the fact at `path`.
+    #[error("`{text}` is plain text, not a placeholder")]
+    FactLookalike { text: String, path: String, span: Span },
     /// A `$` directly before a placeholder of an input: `${input:name}`.
     #[error("the `$` before `{{input:{name}}}` is sent as text")]
     MarkedPlaceholder { name: String, span: Span },
@@ -117,7 +120,8 @@ impl Problem for InterfaceError {
             | Self::UnnamedArgument { .. }
             | Self::MarkedPlaceholder { .. }
             | Self::MarkedDefault { .. }
-            | Self::Lookalike { .. } => "interface::unknown-input",
+            | Self::Lookalike { .. }
+            | Self::FactLookalike { .. } => "interface::unknown-input",
             Self::Retyped { .. } => "interface::retyped",
             Self::UnusedInput { .. } => "interface::unused-input",
             Self::RequiredDefault { .. } | Self::UnusedDefault { .. } | Self::UnusedOptional { .. } => {
@@ -147,6 +151,7 @@ impl Problem for InterfaceError {
             | Self::NoOutputs { .. }
             | Self::MissingOutput { .. }
             | Self::Lookalike { .. }
+            | Self::FactLookalike { .. }
             | Self::UnnamedArgument { .. }
             | Self::MarkedPlaceholder { .. }
             | Self::MarkedDefault { .. }
@@ -187,6 +192,7 @@ impl Problem for InterfaceError {
                 Some(format!("declare the type `{expected}`, or give the {what} another name"))
             }
             Self::Choices { help, .. } => Some(help.clone()),
+            Self::FactLookalike { path, .. } => Some(format!("write `${{{path}}}` to insert the fact")),
             Self::Lookalike { input: Some(name), .. } => Some(format!("write `{{input:{name}}}` to insert the input")),
             Self::Lookalike { text, input: None, .. } if text.starts_with("{%") || text.starts_with("{{#") => Some(
                 "a prompt has no conditions and loops: describe the cases in words, or send a text only in some runs by a hook with a `condition`".into(),
@@ -265,7 +271,7 @@ impl Problem for InterfaceError {
                 new_label(*span, format!("`{found}` here")),
                 new_label(*base_span, format!("`{expected}` in `{base}`")),
             ],
-            Self::Lookalike { span, .. } => vec![new_label(*span, "sent unchanged")],
+            Self::Lookalike { span, .. } | Self::FactLookalike { span, .. } => vec![new_label(*span, "sent unchanged")],
             Self::UnknownOutput { span, .. } => vec![new_label(*span, "no such output is declared")],
             Self::MarkedPlaceholder { span, .. } => vec![new_label(*span, "this sends a `$` and the value")],
             Self::MarkedDefault { span, .. } => vec![new_label(*span, "this operator becomes part of the default")],

@@ -1,6 +1,7 @@
 //! A hook as declared in YAML or XML (`language.md`, Hooks), independent of the thread that runs it.
 
 pub mod action;
+mod lookalikes;
 pub mod read;
 
 use std::cell::OnceCell;
@@ -61,6 +62,16 @@ pub struct HookPlaceholders {
     pub facts: Vec<HookFactPlaceholder>,
     /// The `{input:…}` placeholders of the action.
     pub inputs: Vec<HookInputPlaceholder>,
+    /// The texts that look like placeholders, but stay text.
+    pub(crate) lookalikes: Vec<HookLookalike>,
+}
+
+/// A text of an action such as `{turn}` or `$turn`, with the path of the fact that it may name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HookLookalike {
+    pub text: String,
+    pub path: Path,
+    pub span: Span,
 }
 
 /// An `{input:…}` placeholder of an action, and the field that contains it.

@@ -65,6 +65,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     }
     super::hook_value::check(items, hook, found);
     super::hook_effect::check(hook, found);
+    super::mistyped_placeholders::check_hook(hook, found);
     super::chat_hooks::check(hook, own, found);
     check_untrusted_parameters(items, hook, found);
     if let Some(action) = &hook.action {
@@ -237,7 +238,8 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let in_condition = hook.condition.iter().flat_map(|c| condition_paths(&c.node));
     let read =
         in_condition.chain(hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span)));
-    read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
+    let name = |path| output_name(point, path).or_else(|| output_at_end(point, path));
+    read.filter_map(|(path, span)| Some((name(path)?, span))).collect()
 }
 
 /// Checks the placeholders in the knowledge that a hook fetches. `own` is the directive that declares the hook; `None`

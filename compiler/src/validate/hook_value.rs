@@ -22,6 +22,7 @@ use crate::semantics::hook_point::row_of;
 use crate::world::{ItemKind, Space};
 
 use super::model::ModelIds;
+use super::pattern_form;
 
 /// Reports texts in a hook's condition that the compared fact can never have, such as the name of an unknown tool that
 /// is compared with `call.name`. Also reports patterns in a wrong form.
@@ -113,7 +114,7 @@ fn unknown_part(items: &Items<'_>, op: CompareOp, left: &Expr, right: &Expr) -> 
     };
     let is_pattern = op == CompareOp::Matches;
     let is_reported = match op {
-        CompareOp::Matches => without_delimiters(text).is_some() || pattern_of_wildcards(text).is_some(),
+        CompareOp::Matches => pattern_form::check(part).is_some(),
         CompareOp::Contains | CompareOp::In => odd_part(part).is_some() || text.contains('*'),
         CompareOp::Eq | CompareOp::Ne | CompareOp::Lt | CompareOp::Lte | CompareOp::Gt | CompareOp::Gte => true,
     };
@@ -135,13 +136,12 @@ fn unknown_part(items: &Items<'_>, op: CompareOp, left: &Expr, right: &Expr) -> 
 
 /// Reports these mistakes in a condition:
 ///
-/// - a text that every text contains, a pattern that every text matches,
+/// - a text that every text contains,
 /// - a regular expression in a text that `contains` looks for,
 /// - an invisible character in a text, or a control character in a path,
 /// - a date with one digit in a comparison by order,
 /// - a text with a wildcard that is compared with an id or a name (`call.item_id == "rye/*"`),
-/// - a pattern of `matches` between delimiters (`/…/i`),
-/// - a pattern of `matches` that is written with wildcards (`d*`), not as a regular expression.
+/// - a pattern of `matches` in a wrong form (see [`pattern_form`]).
 fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
@@ -152,17 +152,7 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
         }
         ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => check_text_forms(inner, found),
         ExprKind::Compare { op: CompareOp::Matches, right, .. } => {
-            if let ExprKind::Literal(Value::String(pattern)) = &right.kind
-                && let Some(plain) = without_delimiters(pattern)
-            {
-                found.push(HookError::DelimitedPattern { pattern: pattern.clone(), plain, span: right.span });
-            } else if let ExprKind::Literal(Value::String(pattern)) = &right.kind
-                && let Some(meant) = pattern_of_wildcards(pattern)
-            {
-                found.push(HookError::WildcardPattern { pattern: pattern.clone(), meant, span: right.span });
-            } else {
-                found.extend(odd_pattern(right));
-            }
+            found.extend(pattern_form::check(right).or_else(|| invisible_character(right)));
         }
         ExprKind::Compare {
             op: op @ (CompareOp::Eq | CompareOp::Ne | CompareOp::In | CompareOp::Contains),
@@ -184,12 +174,16 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
             found.extend(part.and_then(|part| odd_part(part)));
             found.extend(escaped_path(left, right).or_else(|| escaped_path(right, left)));
             for (path, value) in [(left, right), (right, left)] {
-                let fact = if let ExprKind::Path(path) = &path.kind { ComparedFact::of(path) } else { None };
-                let Some(fact) = fact.filter(|fact| fact.has_ids()) else { continue };
+                let ExprKind::Path(path) = &path.kind else { continue };
+                let is_of_ids = ComparedFact::of(path).is_some_and(ComparedFact::has_ids);
+                let is_of_file = names_file(path) && path.to_string().starts_with("call.input.");
+                if !is_of_ids && !is_of_file {
+                    continue;
+                }
                 let mut texts = Vec::new();
-                collect_texts(fact, value, &mut texts);
-                for (fact, text, span) in texts.into_iter().filter(|(_, text, _)| text.contains('*')) {
-                    found.push(HookError::Wildcard { fact: fact.as_str(), value: text.to_owned(), span });
+                collect_texts(ComparedFact::ItemId, value, &mut texts);
+                for (_, text, span) in texts.into_iter().filter(|(_, text, _)| text.contains('*')) {
+                    found.push(HookError::Wildcard { fact: path.to_string(), value: text.to_owned(), span });
                 }
             }
         }
@@ -222,27 +216,6 @@ fn fraction_of_tokens(fact: &Expr, number: &Expr) -> Option<HookError> {
         fraction: literal.to_string(),
         span: number.span,
     })
-}
-
-/// Returns the error for a pattern that matches every text: without anchors and boundaries, a pattern that matches the
-/// empty text matches at the start of any text.
-fn odd_pattern(pattern: &Expr) -> Option<HookError> {
-    let ExprKind::Literal(Value::String(text)) = &pattern.kind else { return None };
-    let is_anchored = text.contains(['^', '$', '\\']) || text.contains("(?");
-    let has_empty_branch = text.starts_with('|') || (text.ends_with('|') && !text.ends_with("\\|"));
-    let matches_empty = || Regex::new(text).is_ok_and(|regex| regex.is_match(""));
-    if has_empty_branch || (!is_anchored && text != ".*" && matches_empty()) {
-        let why = "is a pattern that every text matches".to_owned();
-        let help = "correct the pattern: an empty alternative, and repetitions of zero times, match everywhere";
-        return Some(HookError::OddText {
-            text: if text.is_empty() { "\"\"".to_owned() } else { text.clone() },
-            why,
-            label: "matches everywhere",
-            help,
-            span: pattern.span,
-        });
-    }
-    invisible_character(pattern)
 }
 
 /// Returns the error for a text that every text contains, or that is written as a regular expression. `part` is the
@@ -293,12 +266,17 @@ fn unpadded_date(side: &Expr) -> Option<HookError> {
     })
 }
 
+/// Returns true for a path whose name is that of a file or a folder, such as `call.input.path`.
+fn names_file(path: &Path) -> bool {
+    let name = path.to_string().to_ascii_lowercase();
+    ["path", "file", "folder", "directory"].iter().any(|end| name.ends_with(end))
+}
+
 /// Returns the error for a path in which an escape became a control character: in double quotes, `\n` is a line break.
 /// `path` is the fact with which the text is compared.
 fn escaped_path(path: &Expr, side: &Expr) -> Option<HookError> {
     let (ExprKind::Path(path), ExprKind::Literal(Value::String(text))) = (&path.kind, &side.kind) else { return None };
-    let name = path.to_string().to_ascii_lowercase();
-    let names_file = ["path", "file", "folder", "directory", "item_id"].iter().any(|end| name.ends_with(end));
+    let names_file = names_file(path) || path.to_string().to_ascii_lowercase().ends_with("item_id");
     let is_inside = !text.trim().contains(' ') && text.trim().len() == text.len();
     let found = text.chars().find(|c| matches!(c, '\n' | '\t' | '\r' | '\u{8}' | '\u{c}'));
     found.filter(|_| names_file && is_inside).map(|found| HookError::OddText {
@@ -324,46 +302,6 @@ fn invisible_character(side: &Expr) -> Option<HookError> {
     let why = format!("has the invisible character U+{:04X}", u32::from(found));
     let help = "type the text again: a copied text may have non-breaking spaces or zero-width characters";
     Some(HookError::OddText { text: shown, why, label: "an invisible character", help, span: side.span })
-}
-
-/// Returns the regular expression that an author probably meant by a pattern with wildcards: `^d.*$` for `d*`.
-///
-/// Returns `None` if the pattern is not clearly a pattern with wildcards:
-/// - The pattern contains no `*`, contains `.*`, or contains special characters that are not wildcards.
-/// - The pattern makes sense as a regular expression: no `*` follows `/` or another `*`, and the regular expression
-///   does not match every text.
-fn pattern_of_wildcards(pattern: &str) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | '*' | '?');
-    if !pattern.contains('*') || pattern.contains(".*") || !pattern.chars().all(is_plain) {
-        return None;
-    }
-    let matches_all = |text: &str| Regex::new(pattern).is_ok_and(|regex| regex.is_match(text));
-    let repeats_slash = pattern.contains("/*") || pattern.contains("**");
-    if !(repeats_slash || (matches_all("") && matches_all("\u{1}"))) {
-        return None;
-    }
-    let mut meant = String::from("^");
-    for c in pattern.replace("**", "*").chars() {
-        match c {
-            '*' => meant.push_str(".*"),
-            '?' => meant.push('.'),
-            '.' => meant.push_str("[.]"),
-            other => meant.push(other),
-        }
-    }
-    Some(format!("{meant}$"))
-}
-
-/// Converts a pattern in the notation `/pattern/flags` of other languages to the pattern of a condition: `/rm -rf/i`
-/// becomes `(?i)rm -rf`. `None` if the text does not have this notation, for example if it has no flags.
-fn without_delimiters(pattern: &str) -> Option<String> {
-    let (inside, flags) = pattern.strip_prefix('/')?.rsplit_once('/')?;
-    let is_flags = (1..=3).contains(&flags.len()) && flags.bytes().all(|b| b"gimsu".contains(&b));
-    if !is_flags || inside.is_empty() || inside.contains('/') {
-        return None;
-    }
-    let kept: String = flags.chars().filter(|flag| matches!(flag, 'i' | 'm' | 's')).collect();
-    Some(if kept.is_empty() { inside.to_owned() } else { format!("(?{kept}){inside}") })
 }
 
 /// Reports hooks that disable nothing: they have `enabled: false` but no action, and no other hook has their id.

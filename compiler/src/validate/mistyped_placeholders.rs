@@ -1,13 +1,15 @@
 //! Text in a body that looks like a placeholder but stays text, because only `{input:…}` is filled in (`language.md`
 //! 6). The text has another word before the colon (`{inputs:name}`), or the braces of another template language around
-//! an input's name (`{{name}}`). Code is skipped.
+//! an input's name (`{{name}}`). Code is skipped. The same for texts of hooks, where only `${…}` inserts a fact.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
-use crate::item::Directive;
+use crate::item::{Directive, HookDecl};
 use crate::plan::FieldType;
+use crate::semantics::hook_point::{self, PathMeaning};
 use crate::semantics::template::input_placeholders;
 use rye_grammar::Span;
+use rye_grammar::condition::Segment;
 use rye_grammar::template::WhenMissing;
 
 /// Words that mark a text in braces as a mistyped placeholder if they precede its colon: `{env:name}`. `input` is one
@@ -39,6 +41,24 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
         let start = body.start as usize + one.at;
         let span = if verbatim { Span::new(body.source, start, start + one.text.len()) } else { body };
         found.push(InterfaceError::Lookalike { text: one.text.to_owned(), input: one.input.map(str::to_owned), span });
+    }
+}
+
+/// Reports texts of a hook's action that look like placeholders of a fact.
+pub fn check_hook(hook: &HookDecl, found: &mut Diagnostics) {
+    let point = hook_point::row_of(hook.event);
+    for one in &hook.placeholders.lookalikes {
+        let is_of_fact = match point.resolve_path(&one.path) {
+            PathMeaning::Fact(_) | PathMeaning::Input => true,
+            PathMeaning::Open => {
+                matches!(one.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root))
+            }
+            PathMeaning::Nothing => false,
+        };
+        if is_of_fact {
+            let (text, path, span) = (one.text.clone(), one.path.to_string(), one.span);
+            found.push(InterfaceError::FactLookalike { text, path, span });
+        }
     }
 }
 

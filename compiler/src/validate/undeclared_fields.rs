@@ -233,22 +233,28 @@ mod tests {
 
     #[test]
     fn plan_refuses_a_hook_that_no_declared_output_fits() {
-        let codes = |condition: &str, output: &str| {
+        let codes_at = |event: &str, condition: &str, output: &str| {
             let outputs = format!("<outputs>{output}</outputs>");
             let world = with_directives(minimal_world(), &[("one", "", "", "Go."), ("two", "", &outputs, "Go.")])
                 .project(
                     ".ai/config/agent/hooks.yaml",
                     format!(
-                        "hooks:\n  - {{ id: h, event: directive_return, condition: '{condition}', \
-                         action: {{ block: {{ reason: r }} }} }}\n"
+                        "hooks:\n  - {{ id: h, event: {event}, condition: '{condition}', \
+                         action: {{ execute: {{ item_type: tool, item_id: t }} }} }}\n"
                     ),
-                );
+                )
+                .project(".ai/tools/t.yaml", "description: Lists.\nkind: command\ncommand: [ls]\n");
             let compiled = compile(&world, &CompileRequest::new(item_id("one")).with_inputs(serde_json::Map::new()));
             compiled.diagnostics.iter().map(|one| one.code().to_owned()).collect::<Vec<_>>()
         };
+        let codes = |condition: &str, output: &str| codes_at("directive_return", condition, output);
         let is_text = "outputs.url == \"x\"";
         assert_eq!(codes(is_text, "<output name=\"url\">a</output>"), [""; 0]);
         assert_eq!(codes(is_text, "<output name=\"link\">a</output>"), ["interface::unknown-output"]);
-        assert_eq!(codes(is_text, "<output name=\"url\" type=\"integer\">a</output>"), ["syntax::condition"]);
+        let is_absent = "outputs.url == null";
+        assert_eq!(codes_at("agent_end", is_absent, "<output name=\"url\">a</output>"), [""; 0]);
+        assert_eq!(codes_at("agent_end", is_absent, "<output name=\"link\">a</output>"), ["interface::unknown-output"]);
+        let number = "<output name=\"url\" type=\"integer\">a</output>";
+        assert_eq!(codes("outputs.url > \"a\"", number), ["syntax::condition"]);
     }
 }

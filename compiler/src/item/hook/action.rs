@@ -6,7 +6,7 @@ use rye_grammar::template::{InputsPart, TemplatePart};
 use rye_grammar::{Span, Spanned, SyntaxError, template};
 use serde_json::Value;
 
-use super::{HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders};
+use super::{HookFactPlaceholder, HookInputPlaceholder, HookLookalike, HookPlaceholders, lookalikes};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, LimitError, closest};
 use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position, TERMINATE_SCOPES};
 use crate::item::{data, id};
@@ -487,11 +487,20 @@ impl ActionReader<'_> {
     }
 
     fn record_text_placeholders(&mut self, node: &Node, text: &str, field: &str) {
+        let (source, base) = (node.span.source, node.content_start());
+        let place = |span: Span| if node.is_verbatim() { span } else { node.span };
+        // A `$` in a parameter may be a variable of the executed program.
+        let may_be_variable = field.starts_with("params");
+        for (range, path) in lookalikes::find(text) {
+            let written = text.get(range.clone()).unwrap_or_default().to_owned();
+            if !(may_be_variable && written.starts_with('$')) {
+                let span = place(Span::new(source, base + range.start, base + range.end));
+                self.placeholders.lookalikes.push(HookLookalike { text: written, path, span });
+            }
+        }
         if !has_placeholder(text) {
             return;
         }
-        let (source, base) = (node.span.source, node.content_start());
-        let place = |span: Span| if node.is_verbatim() { span } else { node.span };
         let mut complain = |error: SyntaxError| {
             self.found.push(if node.is_verbatim() { error } else { error.within(node.span) });
         };

@@ -213,5 +213,10 @@ fn pattern_help(pattern: &str) -> String {
     if back_reference {
         return "remove the back-reference: it is not supported, because patterns match in linear time".into();
     }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
+    if let Some(end) = pattern.strip_prefix('*').filter(|end| !end.is_empty() && end.chars().all(is_plain)) {
+        let meant = end.replace('.', "[.]");
+        return format!("a pattern is a regular expression: for texts that end in `{end}`, write `\"{meant}$\"`");
+    }
     "escape literal characters with a backslash".into()
 }
