@@ -24,6 +24,7 @@ mod spawn;
 mod suggest;
 mod syntax;
 mod template;
+mod unread_part;
 
 use std::collections::{BTreeMap, BTreeSet};
 

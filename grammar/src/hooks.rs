@@ -133,12 +133,18 @@ impl XmlHookReader {
             {
                 let span = element.text().span;
                 let message = format!("text is not allowed in `<{}>`", name(element));
-                self.syntax_error(
-                    span,
-                    message,
-                    "this text is not inside a child element",
-                    "put the text into the element that it belongs to",
-                );
+                let word = text.node.trim();
+                let is_action =
+                    element.name.node == "action" && word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+                let help = if is_action {
+                    format!(
+                        "the action is an element: write `<{}/>` with its attributes in place of `<action>`",
+                        shorten(word)
+                    )
+                } else {
+                    "put the text into the element that it belongs to".to_owned()
+                };
+                self.syntax_error(span, message, "this text is not inside a child element", &help);
                 return;
             }
         }

@@ -10,7 +10,7 @@ use rye_grammar::{SourceId, Sources, Span, SyntaxKind};
 
 use super::{
     CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, LimitError,
-    ModelError, SkillError, SpawnError, faulty_value, misplaced_key,
+    ModelError, SkillError, SpawnError, faulty_value, misplaced_key, unread_part,
 };
 use crate::semantics::glob;
 use crate::semantics::needs;
@@ -36,6 +36,7 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>, sources: &Sources) {
     dropped.extend(parts_with_unknown_keys(all));
     dropped.extend(misplaced_key::consequences(all));
     dropped.extend(faulty_value::consequences(all));
+    dropped.extend(unread_part::consequences(all));
     let mut index = 0;
     all.retain(|_| {
         index += 1;
@@ -203,6 +204,7 @@ fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
                 | HookError::UnknownValue { span, .. }
                 | HookError::Wildcard { span, .. }
                 | HookError::DelimitedPattern { span, .. }
+                | HookError::EscapedPattern { span, .. }
                 | HookError::WildcardPattern { span, .. },
             ) => Some(*span),
             _ => None,
@@ -212,9 +214,9 @@ fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
         outer.source == inner.source && outer.start <= inner.start && inner.end <= outer.end
     };
     let is_explained = |one: &Diagnostic| match one {
-        Diagnostic::Hook(HookError::Never { span, .. } | HookError::Always { span, .. }) => {
-            values.iter().any(|value| contains(span, value))
-        }
+        Diagnostic::Hook(
+            HookError::Never { span, .. } | HookError::OnlyLibrary { span, .. } | HookError::Always { span, .. },
+        ) => values.iter().any(|value| contains(span, value)),
         _ => false,
     };
     all.iter().enumerate().filter(|(_, one)| is_explained(one)).map(|(index, _)| index).collect()
@@ -308,8 +310,8 @@ fn turns_beside_an_unaffordable_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of redundant diagnostics: they report that the action of a hook has no effect, but another
-/// diagnostic reports that the hook never fires.
+/// Returns the indexes of redundant diagnostics: they report that the action of a hook has no effect, or that a
+/// continuation lacks its knowledge, but another diagnostic reports that the hook never fires.
 fn actions_of_hooks_that_never_fire(all: &[Diagnostic]) -> BTreeSet<usize> {
     let never: BTreeSet<(SourceId, &str)> = all
         .iter()
@@ -321,6 +323,9 @@ fn actions_of_hooks_that_never_fire(all: &[Diagnostic]) -> BTreeSet<usize> {
     let is_effect = |one: &Diagnostic| match one {
         Diagnostic::Hook(HookError::NoEffect { id, span, .. } | HookError::RaisesNothing { id, span, .. }) => {
             never.contains(&(span.source, id.as_str()))
+        }
+        Diagnostic::Context(ContextError::NotRestored { hook, span, .. }) => {
+            never.contains(&(span.source, hook.as_str()))
         }
         _ => false,
     };

@@ -183,8 +183,12 @@ fn number_help(name: &str, found: &str) -> Option<String> {
         let amount = text.trim_matches('$').replace(',', ".");
         return is_number(&amount).then(|| format!("write a number of dollars without quotes and signs: `{amount}`"));
     }
-    if is_number(text) {
-        return Some(format!("write the number without quotes: `{text}`"));
+    let digits = text.replace('_', "");
+    if is_number(&digits) {
+        let whole = digits.trim_start_matches('0');
+        let plain = if whole.is_empty() || whole.starts_with('.') { format!("0{whole}") } else { whole.to_owned() };
+        let what = if plain == text { "the number without quotes" } else { "the number in digits" };
+        return Some(format!("write {what}: `{plain}`"));
     }
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (count, unit) = text.split_at_checked(digits)?;

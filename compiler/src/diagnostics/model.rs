@@ -150,10 +150,7 @@ impl Problem for ModelError {
                 };
                 Some(format!("{tiers}; or select a model with `<model>`"))
             }
-            Self::TwoModels { .. } => Some(
-                "remove the `id` or the tier: the `id` decides, and the tier applies only with another `--provider`"
-                    .into(),
-            ),
+            Self::TwoModels { .. } => Some("remove the `id` or the tier: the `id` decides".into()),
             Self::OtherProvider { tier, default, provider, .. } => Some(format!(
                 "if this is intended, write `provider=\"{provider}\"`; otherwise add `{tier}` to the `tiers` of `agent/providers/{default}`"
             )),

@@ -16,11 +16,20 @@ pub fn check_keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of
                 key: key.to_owned(),
                 of: of.to_owned(),
                 span: entry.key.span,
-                suggestion: closest(key, known.iter().copied()),
+                suggestion: closest(key, known.iter().copied()).or_else(|| meant_key(key, known)),
                 known: known.iter().map(|k| (*k).to_owned()).collect(),
             });
         }
     }
+}
+
+/// Returns the only key whose last word is `key`: `item_type` for `type`. Also returns `params` for another word for
+/// parameters. `None` if there is no such key, or several.
+fn meant_key(key: &str, known: &[&str]) -> Option<String> {
+    let mut longer = known.iter().filter(|known| known.strip_suffix(key).is_some_and(|start| start.ends_with('_')));
+    let only = longer.next().filter(|_| longer.next().is_none());
+    let is_of_parameters = ["parameters", "args", "arguments", "inputs"].contains(&key);
+    only.or_else(|| known.iter().find(|known| is_of_parameters && **known == "params")).map(|meant| (*meant).to_owned())
 }
 
 /// Reports a value that does not have the expected form.

@@ -227,13 +227,13 @@ impl ToolSpecReader {
                 Some(ToolKind::Http(spec))
             }
             "mcp" => {
-                let mut all = ["server", "tool", "sha256", "server_sha256", "runs", "sandbox"].map(|key| {
-                    let text = self.text(node, key);
-                    if text.is_none() && node.get(key).is_none() {
-                        self.report_missing(node, key, "run `rye mcp refresh`, which writes the files of MCP tools");
-                    }
-                    text
-                });
+                let keys = ["server", "tool", "sha256", "server_sha256", "runs", "sandbox"];
+                let mut all = keys.map(|key| self.text(node, key));
+                let missing: Vec<&str> = keys.into_iter().filter(|key| node.get(key).is_none()).collect();
+                if !missing.is_empty() {
+                    let help = "run `rye mcp refresh`, which writes the files of MCP tools";
+                    self.report_missing(node, &missing.join("`, `"), help);
+                }
                 self.task_support(node);
                 let [server, tool, sha256, server_sha256, runs, sandbox] = &mut all;
                 let word = sandbox.take()?;

@@ -249,7 +249,12 @@ impl SchemaChecker<'_, '_> {
 
     fn check_names(&mut self, key: &str, value: &Node) {
         if !matches!(value.kind, Kind::List(_)) {
-            let help = "write a list of names, beside `properties`: `required: [path]`".to_owned();
+            let help = match value.as_str() {
+                Some(name) => format!("write a list of names: `{key}: [{name}]`"),
+                None => {
+                    format!("write the names of the required parameters in a list beside `properties`, `{key}: […]`")
+                }
+            };
             return self.r.report_bad_value(
                 value.span,
                 format!("`{key}` is not a list of names"),

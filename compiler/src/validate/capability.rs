@@ -278,10 +278,10 @@ impl PatternMatcher {
     /// with a primary and a type before it.
     fn suggest(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let mut segments = pattern.splitn(4, '.');
-        let (rye, primary) = (segments.next()?, segments.next()?);
-        if Primary::parse(primary).is_none() {
+        let (rye, primary) = (segments.next()?, segments.next());
+        let Some(primary) = primary.filter(|primary| Primary::parse(primary).is_some()) else {
             return self.suggest_with_primary(items, pattern);
-        }
+        };
         let kind = ItemType::parse(segments.next()?)?;
         let item = segments.next()?;
         let (literal, rest) = match item.strip_suffix(".*") {
@@ -291,6 +291,10 @@ impl PatternMatcher {
         if !is_literal(literal) {
             return None;
         }
+        // The item may be of another type than the pattern.
+        if let Some(other) = self.suggest_with_primary(items, item) {
+            return Some(other);
+        }
         let ids = self.ids(items, kind);
         let folders = ids.iter().flat_map(|id| {
             let ends = id.match_indices('.').map(|(at, _)| at);
@@ -298,6 +302,8 @@ impl PatternMatcher {
         });
         let near =
             if rest.is_empty() { closest(literal, ids.iter().map(String::as_str)) } else { closest(literal, folders) };
+        // The item of an MCP server does not exist before `rye mcp refresh`.
+        let near = near.filter(|near| !literal.starts_with("mcp.") || near.starts_with("mcp."));
         near.map(|near| format!("{rye}.{primary}.{kind}.{near}{rest}"))
     }
 

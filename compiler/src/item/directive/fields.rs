@@ -245,7 +245,16 @@ fn read_bool(text: &Spanned<String>, found: &mut Diagnostics) -> bool {
 
 fn read_choices(text: &Spanned<String>, kind: FieldType, of: &str, found: &mut Diagnostics) -> Vec<Value> {
     let mut values = Vec::new();
-    for part in text.node.split(',').map(str::trim) {
+    let (parts, empty): (Vec<&str>, Vec<&str>) = text.node.split(',').map(str::trim).partition(|part| !part.is_empty());
+    if !empty.is_empty() && !parts.is_empty() {
+        found.push(ItemError::InvalidValue {
+            what: format!("`enum` of {of}"),
+            found: format!("`{}`, with an empty choice", shorten(&text.node)),
+            expected: format!("`{}`", shorten(&parts.join(","))),
+            span: text.span,
+        });
+    }
+    for part in if parts.is_empty() { &empty } else { &parts } {
         match value(part, kind) {
             Some(value) if !part.is_empty() => values.push(value),
             Some(_) | None => found.push(InterfaceError::Type {
