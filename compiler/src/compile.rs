@@ -185,12 +185,12 @@ fn compile_items(
     shown: &mut Sources,
 ) -> Checked<Compilation> {
     let mut diagnostics = Diagnostics::new();
-    let (composed, mut lowered) = {
+    let (lowered, parsed_files) = {
         let shared = LowerContext::new(&items);
         let composed = compose_request(&shared, request, &mut diagnostics);
         let lowered =
             composed.as_ref().and_then(|composed| lower_checked(&shared, composed, request, &mut diagnostics));
-        let lowered = lowered.map(|mut lowered| {
+        let mut lowered = lowered.map(|mut lowered| {
             lowered.plan.settings.clone_from(shared.frozen_settings());
             lowered
         });
@@ -201,21 +201,22 @@ fn compile_items(
         let mut read = shared.diagnostics();
         read.retain(|one| !matches!(one, Diagnostic::Config(error) if reported.contains(error)));
         diagnostics.append(read);
-        (composed, lowered)
+        if let Some(Lowered { plan, .. }) = &mut lowered {
+            record_reads(plan, &items, recording);
+        }
+        diagnostics.append(items.diagnostics());
+        let parsed_files = items.parsed_file_count();
+        // The plan does not depend on the files that these checks read, so the reads above do not contain them. Errors
+        // in these files prevent no plan.
+        if let Some(Lowered { plan, .. }) = &lowered {
+            undeclared_fields::check_plan(&items, world, plan, &mut diagnostics);
+        }
+        if let Some(composed) = &composed {
+            reached_calls::check(&items, composed, request.mode, &mut diagnostics);
+        }
+        shared.check_tiers(&mut diagnostics);
+        (lowered, parsed_files)
     };
-    if let Some(Lowered { plan, .. }) = &mut lowered {
-        record_reads(plan, &items, recording);
-    }
-    diagnostics.append(items.diagnostics());
-    let parsed_files = items.parsed_file_count();
-    // The plan does not depend on the files that these checks read, so the reads above do not contain them. Errors in
-    // these files prevent no plan.
-    if let Some(Lowered { plan, .. }) = &lowered {
-        undeclared_fields::check_plan(&items, world, plan, &mut diagnostics);
-    }
-    if let Some(composed) = &composed {
-        reached_calls::check(&items, composed, request.mode, &mut diagnostics);
-    }
     diagnostics.sort(&items.sources());
     let Some(Lowered { plan, origins, hooks, mut notes, requested_spend }) =
         lowered.filter(|_| !diagnostics.has_errors())

@@ -29,6 +29,9 @@ pub enum ConfigError {
     /// A script of model replies that the provider file `provider` names is not usable. `why` is the reason.
     #[error("the script `{path}` of the provider `{provider}` cannot be played: {why}")]
     Script { path: String, provider: String, why: String },
+    /// The provider file `provider` names a script that does not exist.
+    #[error("the script `{path}` of the provider `{provider}` cannot be played: the file does not exist")]
+    MissingScript { path: String, provider: String, suggestion: Option<String>, span: Span },
     /// A branch of a script names a directive that no space has.
     #[error("the script `{path}` has a branch for `{directive}`, and no directive has this id")]
     ScriptBranch { path: String, directive: String, suggestion: Option<String> },
@@ -80,6 +83,7 @@ impl Problem for ConfigError {
             | Self::OfProject { .. }
             | Self::Servers { .. }
             | Self::Script { .. }
+            | Self::MissingScript { .. }
             | Self::ScriptBranch { .. }
             | Self::LockFile { .. } => "config::invalid",
             Self::UnknownFile { .. } => "config::unknown-file",
@@ -99,6 +103,7 @@ impl Problem for ConfigError {
             | Self::Servers { .. }
             | Self::LockFile { .. }
             | Self::Script { .. }
+            | Self::MissingScript { .. }
             | Self::UnknownFile { suggestion: Some(_), .. } => Severity::Error,
             Self::UnknownFile { suggestion: None, .. }
             | Self::ChangesNothing { .. }
@@ -141,7 +146,8 @@ impl Problem for ConfigError {
             Self::Servers { .. } => {
                 Some("correct this error: until then, no MCP server can be used; check with `rye mcp list`".into())
             }
-            Self::Script { .. } => {
+            Self::MissingScript { suggestion: Some(near), .. } => Some(format!("did you mean `{near}`?")),
+            Self::Script { .. } | Self::MissingScript { suggestion: None, .. } => {
                 Some("correct the script, or the `script` of the provider file: until then, a run fails at its first model call".into())
             }
             Self::ScriptBranch { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
@@ -169,6 +175,7 @@ impl Problem for ConfigError {
             }
             Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
             Self::OfProject { span, .. } => vec![new_label(*span, "not read")],
+            Self::MissingScript { span, .. } => vec![new_label(*span, "no such file")],
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
             Self::StaleServer { span, .. } => vec![new_label(*span, "this file is written by `rye mcp refresh`")],
             Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],

@@ -60,29 +60,32 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
         None => Vec::new(),
     };
     let tiers = reader.texts(node, "tiers");
-    if wire_name != SCRIPTED_WIRE {
-        for (tier, model) in &tiers {
-            if models.iter().all(|m| m.id != *model) {
-                let span = node.get("tiers").and_then(|t| t.get(tier)).map(|n| n.span);
-                let near = closest(model, models.iter().map(|m| m.id.as_str()));
-                let expected = near.map_or_else(
-                    || "the id of a model under `models`".to_owned(),
-                    |near| format!("the id of a model under `models`, such as `{near}`"),
-                );
-                reader.invalid(&format!("tiers.{tier}"), &format!("`{model}`"), &expected, span);
-            }
+    let is_scripted = wire_name == SCRIPTED_WIRE;
+    for (tier, model) in &tiers {
+        let span = node.get("tiers").and_then(|t| t.get(tier)).map(|n| n.span);
+        // A script can stand for a model that no file describes. A tier can only be misspelled if its own file lists
+        // models.
+        let listed = node.get("models").filter(|list| !list.items().is_empty()).map(|list| list.span.source);
+        let may_be_unlisted = is_scripted && (listed.is_none() || listed != span.map(|span| span.source));
+        if !may_be_unlisted && models.iter().all(|m| m.id != *model) {
+            let near = closest(model, models.iter().map(|m| m.id.as_str()));
+            let expected = near.map_or_else(
+                || "the id of a model under `models`".to_owned(),
+                |near| format!("the id of a model under `models`, such as `{near}`"),
+            );
+            reader.invalid(&format!("tiers.{tier}"), &format!("`{model}`"), &expected, span);
         }
     }
     let default_tier = reader.text(node, "default_tier");
-    if let Some(tier) = default_tier.as_ref().filter(|t| !tiers.is_empty() && !tiers.contains_key(*t)) {
+    let may_be_absent = is_scripted && tiers.is_empty();
+    if let Some(tier) = default_tier.as_ref().filter(|t| !may_be_absent && !tiers.contains_key(*t)) {
         let known: Vec<String> = tiers.keys().map(|t| format!("`{t}`")).collect();
         let span = node.get("default_tier").map(|n| n.span);
-        reader.invalid(
-            "default_tier",
-            &format!("`{tier}`"),
-            &format!("one of the provider's tiers: {}", known.join(", ")),
-            span,
-        );
+        let expected = match known.as_slice() {
+            [] => format!("a tier of the provider: add `tiers: {{ {tier}: MODEL }}`"),
+            known => format!("one of the provider's tiers: {}", known.join(", ")),
+        };
+        reader.invalid("default_tier", &format!("`{tier}`"), &expected, span);
     }
     let mut connection = serde_json::Map::new();
     let mut from_project = Vec::new();

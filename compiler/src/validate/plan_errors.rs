@@ -49,6 +49,7 @@ impl PlanErrors {
             check_run_settings(&items, mode, loaded, &mut ReportedPlaces::default(), &mut found);
         }
         found.append(shared.diagnostics());
+        shared.check_tiers(&mut found);
         found.append(items.diagnostics());
         let sources = items.sources();
         Self(found.iter().filter(|one| one.is_error()).map(|error| identity(error, &sources)).collect())

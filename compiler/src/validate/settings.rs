@@ -71,6 +71,7 @@ impl ReportedPlaces {
             | ConfigError::Servers { .. }
             | ConfigError::LockFile { .. }
             | ConfigError::Script { .. }
+            | ConfigError::MissingScript { .. }
             | ConfigError::ScriptBranch { .. }
             | ConfigError::StaleServer { .. } => false,
         }

@@ -4,6 +4,7 @@
 mod calls;
 mod mistakes;
 mod true_reports;
+mod unread_parts;
 
 use std::collections::BTreeSet;
 

@@ -25,9 +25,10 @@ pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport
     let mut checked: Vec<String> = Vec::new();
     for (provider, is_own) in providers(&items) {
         let Ok(id) = ItemId::parse(&format!("{PROVIDERS}{provider}")) else { continue };
-        let Some(path) = items.config(&id).and_then(|node| {
+        let Some((path, span)) = items.config(&id).and_then(|node| {
             let is_scripted = node.get("wire")?.as_str() == Some("scripted");
-            node.get("script")?.as_str().filter(|_| is_scripted).map(str::to_owned)
+            let script = node.get("script").filter(|_| is_scripted)?;
+            Some((script.as_str()?.to_owned(), script.span))
         }) else {
             continue;
         };
@@ -36,6 +37,10 @@ pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport
             continue;
         }
         checked.push(path.clone());
+        if !file.exists() {
+            report_missing_script(&items, (&file, &path), &provider, span, report);
+            continue;
+        }
         match read_script(&file) {
             Err(why) => report.diagnostics.push(ConfigError::Script { path, provider, why }),
             Ok(script) => {
@@ -54,6 +59,30 @@ pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport
             }
         }
     }
+}
+
+/// Reports a script that does not exist, at the value `span` of the provider file.
+fn report_missing_script(
+    items: &Items<'_>,
+    (file, path): (&Path, &str),
+    provider: &str,
+    span: Span,
+    report: &mut CheckReport,
+) {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let entries = file.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let files = entries.into_iter().flatten().flatten().filter(|entry| entry.path().is_file());
+    let mut names: Vec<String> = files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let near = closest(&name, names.iter().map(String::as_str));
+    let suggestion = near.map(|near| path.replace(&name, &near));
+    let (path, provider) = (path.to_owned(), provider.to_owned());
+    // The spans of `items` refer to sources of their own.
+    let sources = items.sources();
+    let Some(source) = sources.get(span.source) else { return };
+    let copy = report.sources.add(Source::new(source.path.to_string(), source.text.to_string()));
+    let span = Span { source: copy, ..span };
+    report.diagnostics.push(ConfigError::MissingScript { path, provider, suggestion, span });
 }
 
 /// Returns the files of the scripts that provider files name, whether or not a check reads them.
