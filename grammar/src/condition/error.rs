@@ -35,7 +35,12 @@ pub(super) fn control_character_error(place: ConditionText<'_>, range: Range<usi
         place.span(range.start, range.end),
         format!("{} is not allowed in a condition", describe_char(c)),
         "remove it",
-        Some("inside a double-quoted string, write it as an escape such as `\\u0000`"),
+        Some(match c {
+            '\u{8}' => {
+                "in a double-quoted text of YAML, `\\b` is this character: for the boundary of a word, write `\\\\b`, or put the condition in single quotes"
+            }
+            _ => "inside a double-quoted string, write it as an escape such as `\\u0000`",
+        }),
     )
 }
 
@@ -213,6 +218,11 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
     }
     if rest.starts_with('{') {
         return Some("write the name of the fact without braces: `inputs.name`");
+    }
+    let unit = token.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '_'));
+    if unit.len() < token.len() && !unit.is_empty() && unit.chars().all(char::is_alphabetic) && operand_expected(before)
+    {
+        return Some("a number has no unit: write the digits alone, in the unit of the fact");
     }
     let follows_a_name = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
     if token.starts_with('=') && before.ends_with('=') {

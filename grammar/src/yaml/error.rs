@@ -55,6 +55,20 @@ pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> Synta
         let help = "indent with spaces: the character only looks like one";
         return yaml_error(spans.span(at, at + c.len_utf8()), message, "not a space", Some(help));
     }
+    if (label == NOT_UNDERSTOOD || message.starts_with("mapping values are not allowed"))
+        && let Some((at, c)) = separating_blank(spans.text, start)
+    {
+        let message = format!("the character U+{:04X} does not separate a value", u32::from(c));
+        let help = "write a space: the character only looks like one";
+        return yaml_error(spans.span(at, at + c.len_utf8()), message, "not a space", Some(help));
+    }
+    if message.ends_with("found unknown escape character")
+        && let Some((at, escape)) = unknown_escape(spans.text, start)
+    {
+        let message = format!("`{escape}` is not an escape of a double-quoted text");
+        let help = format!("write `\\{escape}`, or put the text in single quotes, in which a backslash is a backslash");
+        return yaml_error(spans.span(at, at + escape.len()), message, "unknown escape", Some(&help));
+    }
     if message.starts_with("illegal placement of")
         && let Some((at, bracket)) = unclosed_bracket(spans.text, start)
     {
@@ -86,6 +100,41 @@ fn indenting_blank(text: &str, from: usize) -> Option<(usize, char)> {
             return Some((at + offset, c));
         }
         at += line.len();
+    }
+    None
+}
+
+/// Returns the offset and the character of the first blank that follows a `:`, `-` or `,` in the line of `from` or in
+/// a line beside it, and is neither a space nor a tab. `None` if there is no such blank.
+fn separating_blank(text: &str, from: usize) -> Option<(usize, char)> {
+    let line_start = |until: usize| text.get(..until).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+    let start = line_start(line_start(from).saturating_sub(1));
+    let lines = text.get(start..)?.split_inclusive('\n').take(3).map(str::len).sum::<usize>();
+    let mut previous = ' ';
+    for (offset, c) in text.get(start..start + lines)?.char_indices() {
+        let is_blank = c.is_whitespace() && !matches!(c, ' ' | '\t' | '\n' | '\r');
+        if is_blank && matches!(previous, ':' | '-' | ',') {
+            return Some((start + offset, c));
+        }
+        previous = c;
+    }
+    None
+}
+
+/// Returns the offset and the text of the first escape after `from` that YAML does not have, such as `\.`. `None` if
+/// there is none.
+fn unknown_escape(text: &str, from: usize) -> Option<(usize, &str)> {
+    const ESCAPES: &str = "0abtnvfre \"/\\N_LPxuU\n\r\t";
+    let rest = text.get(from..)?;
+    let mut chars = rest.char_indices();
+    while let Some((at, c)) = chars.next() {
+        if c != '\\' {
+            continue;
+        }
+        let (end, escaped) = chars.next()?;
+        if !ESCAPES.contains(escaped) {
+            return Some((from + at, rest.get(at..end + escaped.len_utf8())?));
+        }
     }
     None
 }
