@@ -36,25 +36,27 @@ mod tests {
     use crate::compile::tests::world::{minimal_world, with_directives};
     use crate::plan::PlanMode;
     use crate::request::CompileRequest;
+    use crate::world::ItemKind;
 
-    /// Returns the codes of the diagnostics of a plan of `main`, and asserts that the plan depends on no called item.
+    /// Returns the codes of the diagnostics of a plan of `main`, and asserts that the plan depends on no item that only
+    /// its body calls.
     fn codes(hooks: &str, commands: &str, body: &str, mode: PlanMode) -> Vec<String> {
         let inputs = "<inputs><input name=\"file\" required=\"true\"/></inputs>";
         let rows = [("main", "", "", body), ("worker", "", inputs, "Read {input:file}.")];
         let world = with_directives(minimal_world(), &rows)
             .project(
                 ".ai/tools/count.yaml",
-                "kind: command\ncommand: [wc, \"{file}\"]\nparameters:\n  type: object\n  required: [file]\n  \
+                "description: Counts.\nkind: command\ncommand: [wc, \"{file}\"]\nparameters:\n  type: object\n  required: [file]\n  \
                  properties:\n    file: { type: string }\n",
             )
             .project(".ai/config/agent/hooks.yaml", format!("hooks: [{hooks}]\n"))
-            .project(".ai/config/agent/commands.yaml", format!("commands: [{commands}]\n"));
+            .project(".ai/config/agent/chat.yaml", format!("commands: [{commands}]\n"));
         let mut request = CompileRequest::new(item_id("main")).with_inputs(serde_json::Map::new());
         request.mode = mode;
         let compiled = compile(&world, &request);
-        let read = compiled.value.iter().flat_map(|one| &one.plan.manifest);
-        let called: Vec<_> = read.filter(|read| read.id == "worker").collect();
-        assert!(called.is_empty(), "{called:?}");
+        let mut read = compiled.value.iter().flat_map(|one| &one.plan.manifest);
+        let depends = read.any(|read| read.kind == ItemKind::Tool && read.id == "count");
+        assert!(!depends || !hooks.is_empty() || !commands.is_empty());
         assert_eq!(compiled.value.is_none(), compiled.diagnostics.has_errors());
         compiled.diagnostics.iter().map(|one| one.code().to_owned()).collect()
     }
@@ -85,7 +87,7 @@ mod tests {
             codes("Call rye_execute(item_id=\"count\", parameters={\"other\": \"a\"})."),
             ["interface::missing-input"]
         );
-        assert_eq!(codes("Call count(file=3)."), [""; 0], "a word that is no granted tool may be a function");
+        assert_eq!(codes("Call count(file=3)."), ["interface::type"]);
         // An item that does not exist is a warning of `rye check`, so the plan exists.
         assert_eq!(codes("Call rye_execute(item_id=\"cuont\", parameters={\"file\": \"a\"})."), [""; 0]);
     }
