@@ -147,6 +147,10 @@ pub struct Continues {
     /// `None` if no message was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<super::LeftOutMessages>,
+    /// The asynchronous children of the previous thread that had not ended. The spend limit of this thread contains
+    /// their reservations, but its account does not: the account gets the rest of a reservation after the child ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildSpawned>,
 }
 
 /// The text of the provider's system field, and the ids of its layers in order.

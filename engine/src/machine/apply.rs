@@ -363,7 +363,12 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     }
     // The tokens of a child count only for the child. Its spend also counts for this thread, and for the prompt that
     // started it.
-    if state.children.get(&ended.spawn).is_some_and(|child| !state.is_of_prompt(child)) {
+    let child = state.children.get(&ended.spawn);
+    if let Some(child) = child.filter(|child| child.continued) {
+        let used = ended.cost.spend.saturating_add(ended.cost.outstanding);
+        state.withheld = state.withheld.saturating_sub(child.spend.saturating_sub(used));
+    }
+    if child.is_some_and(|child| !state.is_of_prompt(child)) {
         state.charge_earlier_prompt(&ended.cost);
     }
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);

@@ -72,6 +72,9 @@ pub struct ContinuationRow {
     pub limits: PlanLimits,
     /// The id of the continuation's plan; `None` if the continuation has the plan of this thread.
     pub plan_id: Option<String>,
+    /// Nano-dollars that are reserved for the children that the continuation takes over. The spend limit of the
+    /// continuation contains them, its account does not.
+    pub withheld: u64,
 }
 
 /// The parameters of a model request that can differ between two attempts.

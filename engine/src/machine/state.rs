@@ -14,8 +14,8 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, Planne
 use serde_json::{Map, Value};
 
 use crate::event::{
-    Approval, ApprovalAsked, AttemptFailed, ChildIntended, Continues, Ended, ImpliedRaise, LimitHit, MessageSource,
-    Opened, QueuedMessage, Settled, ThreadOrigin,
+    Approval, ApprovalAsked, AttemptFailed, ChildIntended, ChildSpawned, Continues, Ended, ImpliedRaise, LimitHit,
+    MessageSource, Opened, QueuedMessage, Settled, ThreadOrigin,
 };
 use crate::exchange::StopReason;
 use crate::image::ImageRef;
@@ -78,6 +78,9 @@ pub struct ThreadState {
     pub children: BTreeMap<u64, ChildState>,
     /// Spawn numbers of the children that hooks started and that have ended. `children` does not contain them.
     pub hook_children: BTreeSet<u64>,
+    /// Nano-dollars of the spend limit that the account of this thread does not contain, because children that an
+    /// earlier thread started hold or have spent them (see `Continues::children`).
+    pub withheld: u64,
     /// Number of evaluated hook points.
     pub hook_points: u64,
     /// Number of retries that `error` hooks requested in this turn.
@@ -252,6 +255,8 @@ pub struct ChildState {
     pub spend: u64,
     /// The number of the prompt that started the child; `None` in a run.
     pub prompt: Option<u64>,
+    /// True if an earlier thread started the child, and this thread continues that thread.
+    pub continued: bool,
     /// True if the call that started the child did not wait for it.
     pub detached: bool,
     /// True if the child runs a tool.
@@ -271,8 +276,27 @@ impl ChildState {
             last_thread_id: None,
             spend: 0,
             prompt,
+            continued: false,
             detached: intended.detached,
             tool: intended.tool,
+            refused: false,
+            ended: None,
+        }
+    }
+
+    /// Returns the state of an asynchronous child that an earlier thread started. In a chat, the child counts as a
+    /// child of an earlier prompt: the prompts of this thread do not pay for it.
+    pub(in crate::machine) fn continued(child: &ChildSpawned, is_chat: bool) -> Self {
+        Self {
+            index: 0,
+            directive: String::new(),
+            thread_id: Some(child.thread_id.clone()),
+            last_thread_id: None,
+            spend: child.spend,
+            prompt: is_chat.then_some(0),
+            continued: true,
+            detached: true,
+            tool: false,
             refused: false,
             ended: None,
         }
@@ -366,6 +390,7 @@ impl ThreadState {
             calls: ReplyCalls::default(),
             children: BTreeMap::new(),
             hook_children: BTreeSet::new(),
+            withheld: 0,
             hook_points: 0,
             hook_retries: 0,
             mailbox: Mailbox::default(),
@@ -406,9 +431,9 @@ impl ThreadState {
     }
 
     /// Returns the number of children so far. The number includes children that hooks started, and children that the
-    /// thread has decided to create but that do not exist yet. Refused spawns do not count.
+    /// thread has decided to create but that do not exist yet. Refused spawns and children of earlier threads do not count.
     pub fn spawned(&self) -> u64 {
-        let made = self.children.values().filter(|child| !child.refused).count();
+        let made = self.children.values().filter(|child| !child.refused && !child.continued).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 

@@ -58,8 +58,9 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::children_to_cancel(plan, state, ended.status));
         let plan_id = state.chat.as_ref().and_then(|chat| chat.successor.as_ref()?.plan.clone());
-        let leaves = (ended.status == Status::Continued)
-            .then(|| Box::new(ContinuationRow { limits: state.remaining_limits(), plan_id }));
+        let leaves = (ended.status == Status::Continued).then(|| {
+            Box::new(ContinuationRow { limits: state.remaining_limits(), plan_id, withheld: state.held_by_continued() })
+        });
         let done = Effect::Done { settle, ended: ended.clone(), cancel, leaves };
         return WalkResult { decision: StepResult::Do(done) };
     }

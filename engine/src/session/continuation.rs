@@ -13,8 +13,8 @@ use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
 use crate::error::DriveError;
 use crate::error::EngineError;
 use crate::event::{
-    ChatMode, ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, QueuedMessage, ThreadHead,
-    ThreadOrigin,
+    ChatMode, ChildSpawned, ContinuedPrompt, Continues, ControlMessage, Event, EventBody, Opened, QueuedMessage,
+    ThreadHead, ThreadOrigin,
 };
 use crate::image::{self, ImageNotAccepted};
 use crate::live;
@@ -116,11 +116,17 @@ impl EngineContext {
         // The ledger and the registry count descendants that the transcript of this thread does not record.
         let limits = before.state.remaining_limits();
         let spawns = row.and_then(|row| row.spawns).unwrap_or(limits.spawns);
-        let limits = PlanLimits { spend: account.reserved().to_u64(), spawns, ..limits };
+        let children = before.state.children_to_continue();
+        let spend = account.reserved().to_u64().saturating_add(before.state.held_by_continued());
+        let limits = PlanLimits { spend, spawns, ..limits };
+        let events = Arc::clone(&sink);
         let is_recovery = owner == PriorOwner::Unknown && before.state.chat.is_some();
         if let Some(successor) = before.state.chat.as_ref().and_then(|chat| chat.successor.clone()) {
             let init = Box::pin(self.successor_init((thread, next), before, successor, limits, sink)).await?;
-            return self.start_thread(next.clone(), ThreadInit { is_recovery, ..init }, RowsToWrite::Existing).await;
+            let init = ThreadInit { is_recovery, ..init };
+            let started = self.start_thread(next.clone(), init, RowsToWrite::Existing).await?;
+            self.watch_children(next, &children, &events);
+            return Ok(started);
         }
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let message = self.continuation_text(&plan, opened.grants.first()).await?;
@@ -153,6 +159,7 @@ impl EngineContext {
                 mode: mode_of(&state),
                 prompt_grants: narrowed,
                 left_out: state.chat.as_ref().and_then(|_| history.left_out(&plan, &state)),
+                children: children.clone(),
             }),
             history,
             shown: Vec::new(),
@@ -164,7 +171,18 @@ impl EngineContext {
             is_recovery,
             plan,
         };
-        self.start_thread(next.clone(), init, RowsToWrite::Existing).await
+        let started = self.start_thread(next.clone(), init, RowsToWrite::Existing).await?;
+        self.watch_children(next, &children, &events);
+        Ok(started)
+    }
+
+    /// Waits in the background for the children that a continuation has taken over, and reports their ends to it.
+    fn watch_children(self: &Arc<Self>, thread: &ThreadId, children: &[ChildSpawned], sink: &Arc<EventSink>) {
+        for child in children {
+            if let Ok(id) = ThreadId::parse(&child.thread_id) {
+                self.watch_detached(thread, child.spawn, &id, sink);
+            }
+        }
     }
 
     /// Resumes an ended thread with one more message. A thread that has not ended is recovered instead.
@@ -256,6 +274,7 @@ impl EngineContext {
                 mode,
                 prompt_grants: None,
                 left_out: None,
+                children: Vec::new(),
             }),
             history,
             shown: message.images,

@@ -103,6 +103,7 @@ impl EngineContext {
                 mode: mode_of(&state),
                 prompt_grants: None,
                 left_out: None,
+                children: state.children_to_continue(),
             }),
             // The chat is idle, so no prompt is unfinished.
             history: InheritedMessages { messages: place.messages, open_prompt: None },

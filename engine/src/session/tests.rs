@@ -42,6 +42,7 @@ mod bounds;
 mod cancel;
 mod chat;
 mod chat_rewinds;
+mod continued_children;
 mod crash;
 mod deadline;
 mod descendants;

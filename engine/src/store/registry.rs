@@ -41,7 +41,7 @@ use panic_guard::catch_panics;
 pub use panic_guard::{AbortHandler, set_abort_handler};
 pub(crate) use repair::fold_row;
 pub use repair::{RepairReport, repair};
-pub(crate) use repair::{fold_handed_over, fold_spend_limit};
+pub(crate) use repair::{fold_handed_over, fold_reservation};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
 use unsynced::UnsyncedMark;
 pub use writer::{GroupCommit, RegistryWriter};

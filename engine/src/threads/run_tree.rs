@@ -18,7 +18,7 @@ impl Threads {
     /// handoffs, with all descendants of these threads. If a user continues a thread, the new thread starts another
     /// run.
     pub fn run_cost(&self, thread: &ThreadId) -> Result<Cost, StoreError> {
-        let mut sum = Cost::default();
+        let mut rows = Vec::new();
         for id in self.threads_of_run(thread)? {
             let Some(mut entry) = self.show(&id)? else { continue };
             // The row of an ended thread has the whole cost, so its transcript, which can be large, is not read. If the
@@ -28,9 +28,24 @@ impl Threads {
             {
                 entry = loaded.entry;
             }
-            sum.add(&self.tree_cost(&entry.row)?);
+            rows.push(entry.row);
         }
-        Ok(sum)
+        self.chain_cost(&rows)
+    }
+
+    /// Returns the cost of a chain of threads that continue each other, with their descendants. The account of the
+    /// thread that started a child contains the cost of the child. If a later thread of the chain has recorded the end
+    /// of the child, the row of this later thread contains the cost too, so the costs of the single threads cannot be
+    /// added.
+    pub fn chain_cost(&self, chain: &[ThreadRow]) -> Result<Cost, StoreError> {
+        let recorded: Cost = chain.iter().map(|row| &row.cost).sum();
+        let Some(registry) = self.registry() else { return Ok(recorded) };
+        let account = |thread: &ThreadId| Ok(registry.account(thread)?.map(Cow::Owned));
+        let mut sum = Cost::default();
+        for row in chain {
+            sum.add(&cost_in_ledger(row, descendants(registry, &row.id)?.iter(), account)?);
+        }
+        Ok(Cost { spend: sum.spend.max(recorded.spend), ..sum })
     }
 
     /// Returns the threads of the run that `thread` belongs to, from the first thread on.
@@ -128,11 +143,21 @@ fn children_of(registry: &Registry, parent: &ThreadId) -> Result<Vec<ThreadId>, 
     Ok(registry.children(parent)?.into_iter().map(|(_, child)| child).collect())
 }
 
+/// Returns the cost of a thread with these descendants. If the spend in the row of the thread is higher than the spend in
+/// the ledger, it is returned, because the row can be newer than the account.
+fn cost_with_descendants<'r, 'a>(
+    row: &ThreadRow,
+    descendants: impl Iterator<Item = &'r ThreadRow>,
+    account: impl Fn(&ThreadId) -> Result<Option<Cow<'a, Account>>, StoreError>,
+) -> Result<Cost, StoreError> {
+    let cost = cost_in_ledger(row, descendants, account)?;
+    Ok(Cost { spend: cost.spend.max(row.cost.spend), ..cost })
+}
+
 /// Returns the cost of a thread with these descendants. `account` returns the account of a thread. The spend comes from
 /// the ledger. The spend of the parent's account already includes the released accounts of its children, so only the
-/// other accounts are added. If the spend in the row is higher, it is returned, because the row can be newer than the
-/// account.
-fn cost_with_descendants<'r, 'a>(
+/// other accounts are added.
+fn cost_in_ledger<'r, 'a>(
     row: &ThreadRow,
     descendants: impl Iterator<Item = &'r ThreadRow>,
     account: impl Fn(&ThreadId) -> Result<Option<Cow<'a, Account>>, StoreError>,
@@ -147,7 +172,7 @@ fn cost_with_descendants<'r, 'a>(
         }
     }
     let Cost { outstanding, approval_wait_ms, .. } = row.cost;
-    Ok(Cost { spend: spend.max(row.cost.spend), outstanding, approval_wait_ms, ..cost })
+    Ok(Cost { spend, outstanding, approval_wait_ms, ..cost })
 }
 
 #[cfg(test)]

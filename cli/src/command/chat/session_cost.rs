@@ -29,7 +29,7 @@ impl RequestHandler {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
         let threads = self.engine.threads();
-        let rows = session_rows(&threads, &thread).map_err(|error| error.to_string())?;
+        let mut rows = session_rows(&threads, &thread).map_err(|error| error.to_string())?;
         let (mut prompts, mut started) = (Vec::new(), BTreeMap::new());
         let mut handed_on = None;
         for row in &rows {
@@ -64,8 +64,18 @@ impl RequestHandler {
                 })
             })
             .collect();
-        let before = rows.iter().filter(|row| row.id != thread).map(|row| &row.cost).sum();
-        let mut data = cost_json(&live, before, running.as_ref());
+        let before: Cost = rows.iter().filter(|row| row.id != thread).map(|row| &row.cost).sum();
+        // The row of a running thread is older than its state.
+        for row in rows.iter_mut().filter(|row| row.id == thread) {
+            row.cost = live.state.cost;
+        }
+        let session = threads.chain_cost(&rows).map_err(|error| error.to_string())?;
+        let limit = before.spend.saturating_add(live.state.thread_limits.spend);
+        let mut data = json!({
+            "session": amounts(&session),
+            "prompt": running.as_ref().map(amounts),
+            "session_limit": dollars(limit),
+        });
         if let Value::Object(fields) = &mut data {
             fields.insert("prompts".to_owned(), Value::Array(prompts));
             fields.insert("children".to_owned(), Value::Array(children));
@@ -133,19 +143,6 @@ fn started_children(events: &[Event]) -> BTreeMap<String, ChildOfPrompt> {
         }
     }
     found
-}
-
-/// Returns the cost of a session as JSON. `before` is the cost of the session's earlier threads. `prompt` is the cost
-/// of the running prompt.
-fn cost_json(live: &LiveState, before: Cost, prompt: Option<&Cost>) -> Value {
-    let state = &live.state;
-    let mut session = before;
-    session.add(&state.cost);
-    json!({
-        "session": amounts(&session),
-        "prompt": prompt.map(amounts),
-        "session_limit": dollars(before.spend.saturating_add(state.thread_limits.spend)),
-    })
 }
 
 fn prompt_json(thread: &ThreadId, number: u64, status: &str, cost: &Cost) -> Value {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rye_engine::engine::{Engine, ThreadHandle};
 use rye_engine::event::ControlMessage;
 use rye_engine::session_tree::session_rows;
-use rye_engine::thread::{Cost, PrintedCost, RunResult, Status};
+use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -180,11 +180,11 @@ fn cost_of_run(engine: &Engine, result: &RunResult) -> Result<PrintedCost, Strin
     Ok(engine.threads().run_cost(&thread).map_err(|error| error.to_string())?.into())
 }
 
-/// Returns the cost of all threads of a session.
+/// Returns the cost of all threads of a session and of their descendants.
 fn cost_of_session(engine: &Engine, result: &RunResult) -> Result<PrintedCost, String> {
     let thread = ThreadId::parse(&result.thread_id).map_err(|invalid| invalid.reason)?;
     let rows = session_rows(&engine.threads(), &thread).map_err(|error| error.to_string())?;
-    Ok(rows.iter().map(|row| &row.cost).sum::<Cost>().into())
+    Ok(engine.threads().chain_cost(&rows).map_err(|error| error.to_string())?.into())
 }
 
 /// Signals that stop the threads of this process.

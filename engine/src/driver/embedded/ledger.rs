@@ -163,7 +163,7 @@ impl EmbeddedDriver {
     async fn continuation(
         &self,
         next: &ThreadId,
-        ContinuationRow { limits, plan_id }: &ContinuationRow,
+        ContinuationRow { limits, plan_id, withheld }: &ContinuationRow,
     ) -> Result<Vec<Vec<Change>>, DriveError> {
         let id = self.id.clone();
         let row = self.engine.read_registry(move |registry| registry.thread(&id)).await?;
@@ -182,7 +182,7 @@ impl EmbeddedDriver {
             ..ThreadRow { id: next.clone(), continued_by: None, cost: Cost::default(), synced: 0, ..row }
         };
         let most = match plan_id.clone() {
-            Some(plan_id) => limits.spend.min(self.spend_limit_of(plan_id).await?),
+            Some(plan_id) => limits.spend.min(self.spend_limit_of(plan_id).await?.saturating_sub(*withheld)),
             None => limits.spend,
         };
         let put = Change::PutContinuation { thread: self.id.clone(), row: Box::new(row) };

@@ -3,7 +3,7 @@
 use rye_compiler::plan::{Node, Outcome};
 
 use super::super::state::{
-    CompactionRequest, CurrentPrompt, PromptProgress, RunPosition, Successor, ThreadState, UserCommand,
+    ChildState, CompactionRequest, CurrentPrompt, PromptProgress, RunPosition, Successor, ThreadState, UserCommand,
 };
 use crate::event::{
     AcceptedInput, ChatMode, CommandRan, Continues, Delivery, INTERRUPTED_REPLY, PromptEnded, PromptStarted,
@@ -83,8 +83,8 @@ pub(super) fn on_command_ran(state: &mut ThreadState, ran: &CommandRan) {
     }
 }
 
-/// Starts the state of a chat that continues another thread: copies the number of prompts, the mode, the queued
-/// messages and the unfinished prompt of the other thread.
+/// Starts the state of a thread that continues another thread: copies the number of prompts, the mode, the queued
+/// messages, the unfinished prompt and the living children of the other thread.
 pub(super) fn on_continues(state: &mut ThreadState, continues: &Continues) {
     if let Some(chat) = &mut state.chat {
         chat.prompts = continues.prompt.map_or(continues.prompts, |prompt| prompt.number.saturating_sub(1));
@@ -93,6 +93,11 @@ pub(super) fn on_continues(state: &mut ThreadState, continues: &Continues) {
     state.continues = Some(continues.clone());
     for message in &continues.queue {
         state.enqueue(message.clone());
+    }
+    let is_chat = state.chat.is_some();
+    for child in &continues.children {
+        state.withheld = state.withheld.saturating_add(child.spend);
+        state.children.insert(child.spawn, ChildState::continued(child, is_chat));
     }
 }
 

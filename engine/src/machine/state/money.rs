@@ -3,6 +3,7 @@
 use rye_compiler::plan::PlanLimits;
 
 use super::{ChildState, ThreadState};
+use crate::event::ChildSpawned;
 use crate::thread::Cost;
 
 impl ThreadState {
@@ -67,6 +68,38 @@ impl ThreadState {
             approval_wait_ms: u64::try_from(self.clock.approval_wait_ms).unwrap_or(0),
             ..self.cost
         }
+    }
+
+    /// Returns the cost of the thread if it ends now and another thread continues it. Money reserved for the children
+    /// that the continuation takes over counts for the continuation.
+    pub fn cost_before_continuation(&self) -> Cost {
+        let cost = self.final_cost();
+        Cost { outstanding: cost.outstanding.saturating_sub(self.held_by_continued()), ..cost }
+    }
+
+    /// Returns the nano-dollars that are reserved for the children that a continuation takes over.
+    pub fn held_by_continued(&self) -> u64 {
+        self.children_to_continue().iter().map(|child| child.spend).sum()
+    }
+
+    /// Returns the current limits of the thread if a limit was raised, or if the end of a child that an earlier thread
+    /// started has returned money; else `None`. `spend` is the amount that the account of the thread then contains.
+    pub fn raised_limits(&self) -> Option<PlanLimits> {
+        let limits = self.thread_limits;
+        let is_raised = self.launch.as_ref().is_none_or(|launch| launch.limits != limits);
+        let has_returned = self.children.values().any(|child| child.continued && child.ended.is_some());
+        let spend = limits.spend.saturating_sub(self.withheld);
+        (is_raised || has_returned).then_some(PlanLimits { spend, ..limits })
+    }
+
+    /// Returns the living children that the continuation of this thread takes over: the asynchronous ones. Their
+    /// reservations become part of the spend limit of the continuation.
+    pub fn children_to_continue(&self) -> Vec<ChildSpawned> {
+        let detached = self.living_children().filter(|(_, child)| child.detached);
+        let continued = detached.filter_map(|(spawn, child)| {
+            Some(ChildSpawned { spawn, thread_id: child.thread_id.clone()?, spend: child.spend })
+        });
+        continued.collect()
     }
 
     /// Returns the limits of a continuation: the rest of this thread's limits, without money held for living children.

@@ -117,7 +117,9 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
             let message = "the reply was cut at its output limit, and the context window has no room for the rest";
             return ended(Status::Error, failed(TRUNCATED_CODE, message.to_owned()));
         }
-        (Node::Handoff, _) => return ended(Status::Continued, None),
+        (Node::Handoff, _) => {
+            return Ended { cost: state.cost_before_continuation(), ..ended(Status::Continued, None) };
+        }
         (Node::Ask(_), Outcome::Suspended) => return ended(Status::Suspended, None),
         (Node::Idle, Outcome::Closed) => {
             let Some(end) = state.chat.as_ref().and_then(|chat| chat.session_end.as_ref()) else {

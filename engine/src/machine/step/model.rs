@@ -92,8 +92,7 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     let (turn, number) = (attempt.turn, attempt.number);
     if !attempt.reserved {
         let (amount, settle) = (attempt.worst_case, state.unsettled.clone());
-        let initial_limits = state.launch.as_ref().map(|launch| launch.limits);
-        let raised = (initial_limits != Some(state.thread_limits)).then_some(state.thread_limits);
+        let raised = state.raised_limits();
         return Some(StepResult::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle, raised })));
     }
     let call = ModelCall { max_output: attempt.max_output, compacts: attempt.compacts };

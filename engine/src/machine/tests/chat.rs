@@ -554,6 +554,7 @@ fn idle_chat_waits_for_its_children_although_the_duration_of_the_session_is_over
         last_thread_id: None,
         spend: 0,
         prompt: None,
+        continued: false,
         detached: false,
         tool: false,
         refused: false,

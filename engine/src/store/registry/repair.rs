@@ -184,13 +184,14 @@ pub(crate) fn fold_handed_over(thread: &ThreadId, events: &[Event]) -> Option<u6
     fold::fold(thread, events).filter(|folded| folded.can_take_over).map(|folded| folded.opened.1)
 }
 
-/// Returns the spend limit of a thread at its start, in nano-dollars, computed from the events of the thread. `None` if
-/// the events do not start with `opened`. Also `None` if the events contain a raise of the limit, because the ledger
-/// may have refused the raise.
-pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u64> {
+/// Returns the reservation of a thread in nano-dollars, computed from the events of the thread. `None` if the events do
+/// not start with `opened`. Also `None` if the ledger may have refused a raise of the reservation. If the thread has no
+/// parent, the ledger never refuses the money that the end of a child returns.
+pub(crate) fn fold_reservation(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
     let raised = folded.steps.iter().any(|step| matches!(step.operation, Operation::Raise { .. }));
-    (!raised).then_some(folded.opened.1)
+    let is_accepted = !folded.is_raised && folded.row.parent.is_none();
+    (!raised || is_accepted).then_some(folded.reserved)
 }
 
 /// Returns the folded thread, and the paths of its missing files.

@@ -10,7 +10,7 @@ use rye_compiler::semantics::ledger::{Account, AccountStatus};
 use super::super::Threads;
 use super::Verifier;
 use crate::event::{Event, EventBody};
-use crate::store::registry::{fold_handed_over, fold_spend_limit};
+use crate::store::registry::{fold_handed_over, fold_reservation};
 use crate::store::{Objects, StoreError, ThreadRow, layout, transcript};
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
@@ -90,7 +90,7 @@ impl ThreadMoney {
                 ended = Some(end.cost);
             }
         }
-        let reserved = fold_spend_limit(&row.id, events);
+        let reserved = fold_reservation(&row.id, events);
         Self { row, account, own, ended, reserved }
     }
 }

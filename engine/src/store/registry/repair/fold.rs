@@ -31,8 +31,10 @@ pub struct FoldedThread {
     /// True if the thread can have taken over the account of the thread that it continues. This applies to handoffs,
     /// and to forks and replans within a chat. A fork or replan that a command starts has an account of its own.
     pub can_take_over: bool,
-    /// Time of the first line in milliseconds since 1970, and the spend limit in nano-dollars at that time.
+    /// Time of the first line in milliseconds since 1970, and the nano-dollars that are reserved at that time.
     pub opened: (i64, u64),
+    /// True if a raise of the thread's limits was requested.
+    pub is_raised: bool,
     /// Spawn limit of the thread at the time of its first line.
     pub opened_spawns: u64,
 }
@@ -56,9 +58,21 @@ struct RegistryFold {
     /// The highest values to which the spend limit (in nano-dollars) and the spawn limit can be raised.
     ceiling: (u64, u64),
     is_raised: bool,
+    /// Reservations in nano-dollars of the children that the thread has taken over from an earlier thread, by spawn
+    /// number. A child that has ended is removed.
+    continued: BTreeMap<u64, u64>,
+    /// Nano-dollars of the spend limit that the account does not contain, because children in `continued` hold them or
+    /// such children have spent them.
+    withheld: u64,
+    /// True if the end of a child that was taken over has returned money to the account.
+    has_returned: bool,
     /// True for a chat. In a chat, a raise applies only to the limits of a prompt.
     is_chat: bool,
     reserved: u64,
+    /// Nano-dollars that are reserved when the thread starts.
+    opened_reserved: u64,
+    /// The spend limit in nano-dollars, after the raises that the ledger has applied.
+    spend_limit: u64,
     spent: u64,
     issued: BTreeMap<(u64, u32), u64>,
     /// Attempts, by turn and number, for which only the intent is recorded: the model call may have been made. The
@@ -87,8 +101,13 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         limits: (spend, spawns),
         ceiling: opened.ceiling.map_or((u64::MAX, u64::MAX), |ceiling| (ceiling.spend, ceiling.spawns)),
         is_raised: false,
+        continued: BTreeMap::new(),
+        withheld: 0,
+        has_returned: false,
         is_chat: opened.origin == ThreadOrigin::Chat,
         reserved: spend,
+        opened_reserved: spend,
+        spend_limit: spend,
         spent: 0,
         issued: BTreeMap::new(),
         intended: BTreeMap::new(),
@@ -106,8 +125,20 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         }
         ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Resume => false,
     };
-    let RegistryFold { row, children, steps, reserved, spent, issued, has_ended, .. } = fold;
-    let opened_at = (first.ts, spend);
+    let RegistryFold {
+        row,
+        children,
+        steps,
+        reserved,
+        opened_reserved,
+        is_raised,
+        is_chat,
+        spent,
+        issued,
+        has_ended,
+        ..
+    } = fold;
+    let opened_at = (first.ts, opened_reserved);
     let (origin, has_ended) = (opened.origin, has_ended && !row.status.is_parked());
     Some(FoldedThread {
         row,
@@ -120,6 +151,7 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         origin,
         can_take_over,
         opened: opened_at,
+        is_raised: is_raised && !is_chat,
         opened_spawns: spawns,
     })
 }
@@ -133,6 +165,10 @@ impl RegistryFold {
             EventBody::Continues(continues) => {
                 let before = continues.after.as_ref().unwrap_or(&continues.thread);
                 self.row.continues = ThreadId::parse(before).ok();
+                self.continued = continues.children.iter().map(|child| (child.spawn, child.spend)).collect();
+                self.withheld = self.continued.values().fold(0, |sum, held| sum.saturating_add(*held));
+                self.opened_reserved = self.opened_reserved.saturating_sub(self.withheld);
+                self.reserved = self.opened_reserved;
                 self.is_chat |= continues.prompt.is_some();
             }
             EventBody::AttemptIntended(attempt) => {
@@ -167,6 +203,11 @@ impl RegistryFold {
                 self.children.insert(child.spawn, RecordedChild { thread: id, spend: child.spend, has_ended: false });
             }
             EventBody::ChildEnded(child) => {
+                if let Some(held) = self.continued.remove(&child.spawn) {
+                    let used = child.cost.spend.saturating_add(child.cost.outstanding);
+                    self.withheld = self.withheld.saturating_sub(held.saturating_sub(used));
+                    self.has_returned = true;
+                }
                 if let Some(recorded) = self.children.get_mut(&child.spawn) {
                     recorded.has_ended = !child.status.is_parked();
                 }
@@ -242,10 +283,15 @@ impl RegistryFold {
     }
 
     /// Adds the reservation of `amount`, the worst-case cost of an attempt, to the ledger steps of the thread. In a
-    /// run, a raise of limits takes effect with the next reservation, so the raised limits are applied first.
+    /// run, a raise of limits takes effect with the next reservation, so the raised limits are applied first. The same
+    /// applies to money that the end of a child has returned.
     fn issue(&mut self, (turn, attempt): (u64, u32), amount: u64) {
-        if self.is_raised && !self.is_chat {
-            (self.reserved, self.row.spawns) = (self.limits.0, Some(self.limits.1));
+        let is_raised = self.is_raised && !self.is_chat;
+        if is_raised {
+            (self.spend_limit, self.row.spawns) = (self.limits.0, Some(self.limits.1));
+        }
+        if is_raised || self.has_returned {
+            self.reserved = self.spend_limit.saturating_sub(self.withheld);
             self.steps.push(LedgerStep::raise(&self.row.id, self.reserved));
         }
         self.issued.insert((turn, attempt), amount);
