@@ -139,6 +139,36 @@ fn change_of_the_session_asks_about_children_that_still_run() {
 }
 
 #[test]
+fn session_keeps_the_money_and_counts_the_cost_of_a_child_that_runs_across_a_fork() {
+    let (place, mut client) = with_running_child();
+    let before = client.ask(json!({"type": "cost"}));
+    let forked = client.ask(json!({"type": "fork", "prompt": 1}));
+    assert_eq!(forked["success"], true, "{forked}");
+    let until = Instant::now() + Duration::from_mins(1);
+    while threads(&place).iter().filter(|thread| thread["directive"] == "talk").count() < 2 {
+        assert!(Instant::now() < until, "the session does not fork");
+    }
+    let after = client.ask(json!({"type": "cost"}));
+    for key in ["session_limit", "session"] {
+        assert_eq!(after["data"][key], before["data"][key], "{key}: {after}");
+    }
+    client.ask(json!({"type": "close", "children": "cancel"}));
+    client.end();
+    let mut again = ChatClient::reopen(&place, &["-c"]);
+    let cost = again.ask(json!({"type": "cost"}));
+    again.end();
+    let ids: Vec<String> = threads(&place).iter().map(|one| one["thread_id"].as_str().unwrap().to_owned()).collect();
+    let events: Vec<Value> = ids.iter().flat_map(|id| place.transcript(id)).collect();
+    let settled = events.iter().filter(|event| event["type"] == "settled");
+    let spent: u64 = settled.map(|event| event["amount"].as_u64().unwrap()).sum();
+    let child = cost["data"]["children"][0].clone();
+    assert!(child["status"] == "killed" && child["spend"].as_f64().unwrap() > 0.0, "{cost}");
+    let session = cost["data"]["session"]["spend"].to_string();
+    assert_eq!(session, rye_compiler::semantics::money::Nanos::from_u64(spent).to_json().to_string(), "{cost}");
+    assert_eq!(cost["data"]["session_limit"], before["data"]["session_limit"], "{cost}");
+}
+
+#[test]
 fn signal_that_ends_a_prompt_sends_no_waiting_line() {
     use rustix::process::Signal;
     for (signal, closes, args) in [

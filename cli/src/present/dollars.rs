@@ -8,13 +8,25 @@ use serde_json::{Value, json};
 pub fn event_in_dollars(body: &EventBody) -> Value {
     let mut event = serde_json::to_value(body).unwrap_or_default();
     for place in amount_pointers(body) {
-        if let Some(amount) = event.pointer_mut(place)
-            && let Some(nanos) = amount.as_u64()
-        {
-            *amount = dollars(nanos);
+        let Some((list, field)) = place.split_once("/*") else {
+            convert(&mut event, place);
+            continue;
+        };
+        let entries = event.pointer_mut(list).and_then(Value::as_array_mut);
+        for entry in entries.into_iter().flatten() {
+            convert(entry, field);
         }
     }
     event
+}
+
+/// Converts the nano-dollars at a JSON pointer to dollars, if there is an amount.
+fn convert(value: &mut Value, pointer: &str) {
+    if let Some(amount) = value.pointer_mut(pointer)
+        && let Some(nanos) = amount.as_u64()
+    {
+        *amount = dollars(nanos);
+    }
 }
 
 /// Returns the raise that an approval implies, with `spend` in dollars.
@@ -23,13 +35,13 @@ pub fn raise_in_dollars(raise: &ImpliedRaise) -> Value {
     json!({"limit": raise.limit, "value": value})
 }
 
-/// Returns the JSON pointers to amounts in nano-dollars in a serialized event.
+/// Returns the JSON pointers to amounts in nano-dollars in a serialized event. `*` stands for each entry of a list.
 fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
     match body {
         EventBody::Opened(_) => &["/limits/spend", "/ceiling/spend"],
         EventBody::PromptStarted(_) => &["/limits/spend"],
         EventBody::UserInput(_) => &["/bounds/spend"],
-        EventBody::Continues(_) => &["/prompt/limits/spend"],
+        EventBody::Continues(_) => &["/prompt/limits/spend", "/children/*/spend"],
         EventBody::AttemptIntended(_) => &["/worst_case"],
         EventBody::Reserved(_) => &["/amount"],
         EventBody::Settled(_) => &["/amount", "/overspent"],
@@ -106,6 +118,12 @@ mod tests {
                 json!(2.5),
             ),
             (json!({"type":"reserved","turn":1,"attempt":0,"amount":1}), "/amount", json!(0.000_000_001)),
+            (
+                json!({"type":"continues","thread":"t","at_seq":1,"at_h":"h",
+                       "children":[{"spawn":1,"thread_id":"k","spend":0},{"spawn":2,"thread_id":"l","spend":500_000_000}]}),
+                "/children/1/spend",
+                json!(0.5),
+            ),
             (json!({"type":"child_spawned","spawn":1,"thread_id":"t","spend":300_000_000}), "/spend", json!(0.3)),
             (
                 json!({"type":"child_ended","spawn":1,"thread_id":"t","status":"completed","cost":cost}),

@@ -123,9 +123,9 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
                 events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost }));
             }
             // A detached child needs no answer here: the call that created it was answered at the spawn.
-            if let Some(answer) = answer.filter(|_| !child.detached) {
-                let duration_ms = since(state, child.index, at);
-                events.extend(tool_finished(state, ToolFinished { index: child.index, answer: *answer, duration_ms }));
+            if let (Some(answer), Some(index)) = (answer.filter(|_| !child.detached), child.index) {
+                let duration_ms = since(state, index, at);
+                events.extend(tool_finished(state, ToolFinished { index, answer: *answer, duration_ms }));
             }
             events
         }
@@ -442,16 +442,17 @@ fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
                 let thread_id = thread_id.clone();
                 events.push(EventBody::ChildSpawned(ChildSpawned { spawn, thread_id, spend }));
             }
-            if known.detached {
+            if let Some(index) = known.index.filter(|_| known.detached) {
                 let text = json!({"thread_id": thread_id, "status": "running", "pid": pid}).to_string();
-                let (answer, duration_ms) = (CallAnswer::text(text, false), since(state, known.index, at));
-                events.extend(tool_finished(state, ToolFinished { index: known.index, answer, duration_ms }));
+                let (answer, duration_ms) = (CallAnswer::text(text, false), since(state, index, at));
+                events.extend(tool_finished(state, ToolFinished { index, answer, duration_ms }));
             }
             events
         }
         SpawnResult::Refused { spawn, reason, hit } => {
             let known = state.children.get(&spawn).filter(|child| child.thread_id.is_none());
-            let call = known.and_then(|child| Some((child.index, state.calls.list.get(child.index)?)));
+            let call =
+                known.and_then(|child| child.index).and_then(|index| Some((index, state.calls.list.get(index)?)));
             let Some((index, call)) = call else { return Vec::new() };
             let answer = answer_event(state, index, state.calls.end, call, ResultKind::Refused, reason);
             hit.map(EventBody::Limit).into_iter().chain([answer]).collect()

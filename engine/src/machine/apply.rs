@@ -314,6 +314,7 @@ fn attempt(state: &mut ThreadState, intended: &AttemptIntended) {
     state.wait_until = None;
     state.attempts = intended.attempt + 1;
     state.attempt = Some(Attempt {
+        withheld: state.withheld,
         turn: intended.turn,
         number: intended.attempt,
         input: intended.input_bound,
@@ -363,16 +364,28 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     }
     // The tokens of a child count only for the child. Its spend also counts for this thread, and for the prompt that
     // started it.
-    let child = state.children.get(&ended.spawn);
-    if let Some(child) = child.filter(|child| child.continued) {
+    if let Some(child) = state.children.get(&ended.spawn).filter(|child| child.is_continued()) {
         let used = ended.cost.spend.saturating_add(ended.cost.outstanding);
-        state.withheld = state.withheld.saturating_sub(child.spend.saturating_sub(used));
+        return_reservation(state, child.spend.saturating_sub(used));
     }
+    let child = state.children.get(&ended.spawn);
     if child.is_some_and(|child| !state.is_of_prompt(child)) {
         state.charge_earlier_prompt(&ended.cost);
     }
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
     state.cost.outstanding = state.cost.outstanding.saturating_add(ended.cost.outstanding);
+}
+
+/// Returns the rest of the reservation of an ended child that an earlier thread started: to the account of this thread
+/// or, if it has a parent, to the parent. The spend limit of this thread then decreases, because the parent may already
+/// have spent the amount.
+fn return_reservation(state: &mut ThreadState, rest: u64) {
+    state.withheld = state.withheld.saturating_sub(rest);
+    if state.launch.as_ref().is_some_and(|launch| launch.parent.is_some()) {
+        for limits in [&mut state.thread_limits, &mut state.limits] {
+            limits.spend = limits.spend.saturating_sub(rest);
+        }
+    }
 }
 
 /// Applies the start of a tool call, or of the creation of its child thread. `phase` is the new phase of the call.

@@ -246,7 +246,9 @@ pub struct CallResult {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildState {
-    pub index: usize,
+    /// Index of the call that started the child; `None` if an earlier thread started the child, and this thread
+    /// continues that thread.
+    pub index: Option<usize>,
     pub directive: String,
     pub thread_id: Option<String>,
     /// The last thread of the child's chain of handoffs; `None` until that thread has ended.
@@ -255,8 +257,6 @@ pub struct ChildState {
     pub spend: u64,
     /// The number of the prompt that started the child; `None` in a run.
     pub prompt: Option<u64>,
-    /// True if an earlier thread started the child, and this thread continues that thread.
-    pub continued: bool,
     /// True if the call that started the child did not wait for it.
     pub detached: bool,
     /// True if the child runs a tool.
@@ -270,13 +270,12 @@ impl ChildState {
     /// Returns the state of a child that is being created. `prompt` is the number of the current prompt.
     pub(in crate::machine) fn new(intended: &ChildIntended, prompt: Option<u64>) -> Self {
         Self {
-            index: intended.index,
+            index: Some(intended.index),
             directive: intended.directive.clone(),
             thread_id: None,
             last_thread_id: None,
             spend: 0,
             prompt,
-            continued: false,
             detached: intended.detached,
             tool: intended.tool,
             refused: false,
@@ -284,17 +283,21 @@ impl ChildState {
         }
     }
 
+    /// Returns true if an earlier thread started the child.
+    pub fn is_continued(&self) -> bool {
+        self.index.is_none()
+    }
+
     /// Returns the state of an asynchronous child that an earlier thread started. In a chat, the child counts as a
     /// child of an earlier prompt: the prompts of this thread do not pay for it.
     pub(in crate::machine) fn continued(child: &ChildSpawned, is_chat: bool) -> Self {
         Self {
-            index: 0,
+            index: None,
             directive: String::new(),
             thread_id: Some(child.thread_id.clone()),
             last_thread_id: None,
             spend: child.spend,
             prompt: is_chat.then_some(0),
-            continued: true,
             detached: true,
             tool: false,
             refused: false,
@@ -433,7 +436,7 @@ impl ThreadState {
     /// Returns the number of children so far. The number includes children that hooks started, and children that the
     /// thread has decided to create but that do not exist yet. Refused spawns and children of earlier threads do not count.
     pub fn spawned(&self) -> u64 {
-        let made = self.children.values().filter(|child| !child.refused && !child.continued).count();
+        let made = self.children.values().filter(|child| !child.refused && !child.is_continued()).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 

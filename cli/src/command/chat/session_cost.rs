@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{Event, EventBody};
-use rye_engine::live_state::LiveState;
 use rye_engine::session_tree::session_rows;
 use rye_engine::thread::Cost;
 use rye_engine::thread_id::ThreadId;

@@ -16,6 +16,9 @@ pub struct Attempt {
     pub max_output: u64,
     /// Worst-case cost of the attempt, in nano-dollars.
     pub worst_case: u64,
+    /// The value of `ThreadState::withheld` when the attempt was intended. Its reservation uses this value, so that the
+    /// reservation does not depend on the time at which a child ends.
+    pub withheld: u64,
     pub reserved: bool,
     /// True if the attempt requests a summary.
     pub compacts: bool,
@@ -100,6 +103,7 @@ mod tests {
             number: 1,
             input: 1_001,
             max_output: 50,
+            withheld: 0,
             worst_case: 9,
             reserved: true,
             compacts: false,

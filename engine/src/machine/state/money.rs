@@ -2,7 +2,7 @@
 
 use rye_compiler::plan::PlanLimits;
 
-use super::{ChildState, ThreadState};
+use super::{Attempt, ChildState, ThreadState};
 use crate::event::ChildSpawned;
 use crate::thread::Cost;
 
@@ -83,12 +83,14 @@ impl ThreadState {
     }
 
     /// Returns the current limits of the thread if a limit was raised, or if the end of a child that an earlier thread
-    /// started has returned money; else `None`. `spend` is the amount that the account of the thread then contains.
-    pub fn raised_limits(&self) -> Option<PlanLimits> {
+    /// started has returned money before the attempt was intended; else `None`. `spend` is the amount that the account
+    /// of the thread then contains.
+    pub fn raised_limits(&self, attempt: &Attempt) -> Option<PlanLimits> {
         let limits = self.thread_limits;
         let is_raised = self.launch.as_ref().is_none_or(|launch| launch.limits != limits);
-        let has_returned = self.children.values().any(|child| child.continued && child.ended.is_some());
-        let spend = limits.spend.saturating_sub(self.withheld);
+        let continued = self.children.values().filter(|child| child.is_continued());
+        let has_returned = attempt.withheld < continued.map(|child| child.spend).sum();
+        let spend = limits.spend.saturating_sub(attempt.withheld);
         (is_raised || has_returned).then_some(PlanLimits { spend, ..limits })
     }
 

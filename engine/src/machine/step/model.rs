@@ -92,7 +92,7 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     let (turn, number) = (attempt.turn, attempt.number);
     if !attempt.reserved {
         let (amount, settle) = (attempt.worst_case, state.unsettled.clone());
-        let raised = state.raised_limits();
+        let raised = state.raised_limits(attempt);
         return Some(StepResult::Do(Effect::Reserve(Reservation { turn, attempt: number, amount, settle, raised })));
     }
     let call = ModelCall { max_output: attempt.max_output, compacts: attempt.compacts };

@@ -548,13 +548,12 @@ fn idle_chat_waits_for_its_children_although_the_duration_of_the_session_is_over
         assert!(play.step());
     }
     let child = ChildState {
-        index: 0,
+        index: Some(0),
         directive: "child".into(),
         thread_id: Some("child-1".into()),
         last_thread_id: None,
         spend: 0,
         prompt: None,
-        continued: false,
         detached: false,
         tool: false,
         refused: false,

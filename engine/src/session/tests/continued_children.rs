@@ -15,6 +15,7 @@ use crate::context::{StartOptions, ThreadHandle};
 use crate::engine::Engine;
 use crate::event::{ControlMessage, Delivery, EventBody, Opened};
 use crate::exchange::Usage;
+use crate::keys::TrustStore;
 use crate::store::ThreadRow;
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
@@ -32,15 +33,24 @@ fn lab() -> Lab {
         Ok(match request.cue.directive.as_str() {
             "test/part" if !is_answered => calls(&[("test_waits", json!({}))]),
             "test/part" => reply_text("late"),
-            _ if !has_child => calls(&[start.clone()]),
+            _ if !has_child => calls(std::slice::from_ref(&start)),
+            "test/run" if request.first_turn_constant => calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+            "test/run" if !is_answered => {
+                let wait = json!({"operation": "wait_threads", "thread_id": request.cue.children[0].thread_id});
+                calls(&[("rye_agent_threads_orchestrator", wait)])
+            }
             _ => reply_text("done"),
         })
     });
     Arc::get_mut(&mut lab.model).unwrap().usage = Usage { input: 4_000, output: 10, cache_read: 0, cache_write: 0 };
     lab.write(".ai/tools/test/waits.yaml", async_tools::WAITS);
-    let grants = "<permissions><execute><directive>*</directive><tool>test.*</tool></execute></permissions>";
-    let limits = "<limits turns=\"4\" spend=\"1.00\" spawns=\"2\" depth=\"2\"/><session spend=\"3\"/>";
-    lab.directive("talk", &format!("{limits}{grants}"), "");
+    lab.write("a.txt", &"a line of some length that repeats\n".repeat(3000));
+    lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.05 }\n");
+    let grants = "<permissions><execute><directive>*</directive><tool>test.*</tool><tool>rye.agent.*</tool>\
+                  <tool>rye.file-system.read</tool></execute></permissions>";
+    let limits = "<limits turns=\"9\" spend=\"1.00\" spawns=\"2\" depth=\"2\"/>";
+    lab.directive("talk", &format!("{limits}<session spend=\"3\"/>{grants}"), "");
+    lab.directive("run", &format!("{limits}{grants}"), "");
     lab.directive("part", &format!("<limits turns=\"4\" spend=\"0.2\"/>{}", permit(&["test.*"])), "");
     lab
 }
@@ -68,6 +78,10 @@ fn opened(engine: &Engine, thread: &ThreadId) -> Opened {
 
 fn reserved(engine: &Engine, thread: &ThreadId) -> u64 {
     engine.account(thread).unwrap().unwrap().reserved().to_u64()
+}
+
+fn spent(engine: &Engine, thread: &ThreadId) -> u64 {
+    engine.account(thread).unwrap().unwrap().spent().to_u64()
 }
 
 async fn until(what: &str, is_true: impl Fn() -> bool) {
@@ -141,14 +155,43 @@ async fn session_that_continues_in_another_thread_gets_the_rest_of_a_living_chil
     let has_ended = || handle.control().live_state().is_some_and(|live| live.state.living_children().count() == 0);
     until("the child ends", has_ended).await;
     prompt(&handle, "two", 2).await;
+    until("the account has the cost of the reply", || spent(&engine, &third.id) > 0).await;
     let child = child_of(&engine);
     assert!(child.status == Status::Completed && child.cost.spend > 0, "{child:?}");
     assert_eq!(reserved(&engine, &third.id), rest - child.cost.spend, "the rest of the reservation is back");
     let live = handle.control().live_state().unwrap();
-    let own: u64 = engine.account(&third.id).unwrap().unwrap().spent().to_u64();
+    let own = spent(&engine, &third.id);
     assert_eq!(live.state.cost.spend, own + child.cost.spend, "the session counts the cost of the child");
     assert_eq!(live.state.remaining_limits().spend, rest - own - child.cost.spend);
     handle.send(ControlMessage::Close);
     assert_eq!(handle.join().await.status, Status::Idle);
+    let sessions = crate::session_tree::session_rows(&engine.threads(), &third.id).unwrap();
+    assert_eq!(engine.threads().chain_cost(&sessions).unwrap().spend, first.cost.spend + own + child.cost.spend);
+    assert_repaired_accounts_are_equal(&lab, engine);
+}
+
+#[tokio::test]
+async fn run_that_is_handed_off_gets_the_rest_of_a_living_childs_reservation() {
+    let (lab, gate) = (lab(), Arc::new(Gate::default()));
+    let engine = async_tools::engine(&lab, &gate);
+    let handle = lab.start(&engine, "run").await;
+    let is_handed_off = || rows(&engine).iter().any(|row| row.status == Status::Continued);
+    until("the run is handed off", is_handed_off).await;
+    gate.open();
+    let result = handle.join().await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")), "{result:?}");
+    async_tools::quiet(&engine).await;
+    let child = child_of(&engine);
+    let runs: Vec<ThreadRow> = rows(&engine).into_iter().filter(|row| row.directive == "test/run").collect();
+    let [first, next] = &runs[..] else { panic!("{runs:?}") };
+    let rest = 1_000_000_000 - first.cost.spend;
+    assert_eq!(opened(&engine, &next.id).limits.spend, rest);
+    assert_eq!(reserved(&engine, &next.id), rest - child.cost.spend);
+    assert_eq!(next.cost.spend, spent(&engine, &next.id) + child.cost.spend);
+    assert_eq!(engine.threads().run_cost(&next.id).unwrap().spend, first.cost.spend + next.cost.spend);
+    let ids: Vec<ThreadId> = rows(&engine).into_iter().map(|row| row.id).collect();
+    for verified in engine.threads().verify_all(&ids, &TrustStore::default()).unwrap() {
+        assert!(verified.faults.is_empty(), "{:?}", verified.faults);
+    }
     assert_repaired_accounts_are_equal(&lab, engine);
 }

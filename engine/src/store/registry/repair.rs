@@ -185,13 +185,12 @@ pub(crate) fn fold_handed_over(thread: &ThreadId, events: &[Event]) -> Option<u6
 }
 
 /// Returns the reservation of a thread in nano-dollars, computed from the events of the thread. `None` if the events do
-/// not start with `opened`. Also `None` if the ledger may have refused a raise of the reservation. If the thread has no
-/// parent, the ledger never refuses the money that the end of a child returns.
+/// not start with `opened`. Also `None` if the ledger may have refused a raise of the reservation. The ledger never
+/// refuses the money that the end of a child returns, because it returns money only to a thread without a parent.
 pub(crate) fn fold_reservation(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
     let raised = folded.steps.iter().any(|step| matches!(step.operation, Operation::Raise { .. }));
-    let is_accepted = !folded.is_raised && folded.row.parent.is_none();
-    (!raised || is_accepted).then_some(folded.reserved)
+    (!raised || !folded.is_raised).then_some(folded.reserved)
 }
 
 /// Returns the folded thread, and the paths of its missing files.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rye_compiler::plan::PlanLimits;
 
 use super::super::{LedgerStep, ThreadRow};
-use crate::event::{ControlMessage, Event, EventBody, HookOutcome, ThreadHead, ThreadOrigin};
+use crate::event::{ChildEnded, ControlMessage, Event, EventBody, HookOutcome, ThreadHead, ThreadOrigin};
 use crate::exchange::Usage;
 use crate::thread::{Cost, Status};
 use crate::thread_id::ThreadId;
@@ -64,13 +64,14 @@ struct RegistryFold {
     /// Nano-dollars of the spend limit that the account does not contain, because children in `continued` hold them or
     /// such children have spent them.
     withheld: u64,
-    /// True if the end of a child that was taken over has returned money to the account.
-    has_returned: bool,
     /// True for a chat. In a chat, a raise applies only to the limits of a prompt.
     is_chat: bool,
     reserved: u64,
     /// Nano-dollars that are reserved when the thread starts.
     opened_reserved: u64,
+    /// Nano-dollars that are reserved for the thread after the reservation of the last intended attempt. The end of a
+    /// child that is recorded after the intent has no effect on them.
+    intended_reservation: u64,
     /// The spend limit in nano-dollars, after the raises that the ledger has applied.
     spend_limit: u64,
     spent: u64,
@@ -103,10 +104,10 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
         is_raised: false,
         continued: BTreeMap::new(),
         withheld: 0,
-        has_returned: false,
         is_chat: opened.origin == ThreadOrigin::Chat,
         reserved: spend,
         opened_reserved: spend,
+        intended_reservation: spend,
         spend_limit: spend,
         spent: 0,
         issued: BTreeMap::new(),
@@ -168,12 +169,13 @@ impl RegistryFold {
                 self.continued = continues.children.iter().map(|child| (child.spawn, child.spend)).collect();
                 self.withheld = self.continued.values().fold(0, |sum, held| sum.saturating_add(*held));
                 self.opened_reserved = self.opened_reserved.saturating_sub(self.withheld);
-                self.reserved = self.opened_reserved;
+                (self.reserved, self.intended_reservation) = (self.opened_reserved, self.opened_reserved);
                 self.is_chat |= continues.prompt.is_some();
             }
             EventBody::AttemptIntended(attempt) => {
                 self.mark_running();
                 self.intended.insert((attempt.turn, attempt.attempt), attempt.worst_case);
+                self.intended_reservation = self.spend_limit.saturating_sub(self.withheld);
             }
             EventBody::Reserved(reserved) => {
                 self.intended.remove(&(reserved.turn, reserved.attempt));
@@ -202,21 +204,7 @@ impl RegistryFold {
                 self.steps.push(step);
                 self.children.insert(child.spawn, RecordedChild { thread: id, spend: child.spend, has_ended: false });
             }
-            EventBody::ChildEnded(child) => {
-                if let Some(held) = self.continued.remove(&child.spawn) {
-                    let used = child.cost.spend.saturating_add(child.cost.outstanding);
-                    self.withheld = self.withheld.saturating_sub(held.saturating_sub(used));
-                    self.has_returned = true;
-                }
-                if let Some(recorded) = self.children.get_mut(&child.spawn) {
-                    recorded.has_ended = !child.status.is_parked();
-                }
-                let cost = &mut self.row.cost;
-                cost.input_tokens = cost.input_tokens.saturating_add(child.cost.input_tokens);
-                cost.output_tokens = cost.output_tokens.saturating_add(child.cost.output_tokens);
-                cost.cached_tokens = cost.cached_tokens.saturating_add(child.cost.cached_tokens);
-                cost.spend = cost.spend.saturating_add(child.cost.spend);
-            }
+            EventBody::ChildEnded(child) => self.child_ended(child),
             EventBody::Mail(mail) => {
                 if let ControlMessage::Raise { limit, value } = &mail.message {
                     self.raise(limit, *value);
@@ -259,6 +247,29 @@ impl RegistryFold {
         }
     }
 
+    /// Records the end of a child. The rest of the reservation of a child that was taken over from an earlier thread is
+    /// returned.
+    fn child_ended(&mut self, child: &ChildEnded) {
+        if let Some(held) = self.continued.remove(&child.spawn) {
+            let used = child.cost.spend.saturating_add(child.cost.outstanding);
+            let rest = held.saturating_sub(used);
+            self.withheld = self.withheld.saturating_sub(rest);
+            // The parent gets the rest.
+            if self.row.parent.is_some() {
+                self.spend_limit = self.spend_limit.saturating_sub(rest);
+                self.limits.0 = self.limits.0.saturating_sub(rest);
+            }
+        }
+        if let Some(recorded) = self.children.get_mut(&child.spawn) {
+            recorded.has_ended = !child.status.is_parked();
+        }
+        let cost = &mut self.row.cost;
+        cost.input_tokens = cost.input_tokens.saturating_add(child.cost.input_tokens);
+        cost.output_tokens = cost.output_tokens.saturating_add(child.cost.output_tokens);
+        cost.cached_tokens = cost.cached_tokens.saturating_add(child.cost.cached_tokens);
+        cost.spend = cost.spend.saturating_add(child.cost.spend);
+    }
+
     /// Records that a limit was raised to `value`. A value above the ceiling counts as the ceiling.
     fn raise(&mut self, limit: &str, value: u64) {
         let (spend, spawns) = &mut self.limits;
@@ -290,8 +301,10 @@ impl RegistryFold {
         if is_raised {
             (self.spend_limit, self.row.spawns) = (self.limits.0, Some(self.limits.1));
         }
-        if is_raised || self.has_returned {
-            self.reserved = self.spend_limit.saturating_sub(self.withheld);
+        let reserved =
+            if is_raised { self.spend_limit.saturating_sub(self.withheld) } else { self.intended_reservation };
+        if is_raised || reserved != self.reserved {
+            self.reserved = reserved;
             self.steps.push(LedgerStep::raise(&self.row.id, self.reserved));
         }
         self.issued.insert((turn, attempt), amount);
