@@ -4,7 +4,7 @@ mod script;
 
 use crate::Parsed;
 use crate::data::{Kind, Node};
-use crate::error::SyntaxKind;
+use crate::error::{SyntaxError, SyntaxKind};
 use crate::markdown::lines;
 use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
@@ -89,7 +89,11 @@ pub fn parse(source: SourceId, text: &str, language: ToolLanguage, scripts: &dyn
     let metadata = match language {
         ToolLanguage::Yaml => yaml::parse_at(source, text.get(start..).unwrap_or_default(), start),
         ToolLanguage::Shell => match shell_header(text, start) {
-            Some(header) => yaml::parse_at(source, &header.yaml, header.start),
+            Some(header) => {
+                let mut parsed = yaml::parse_at(source, &header.yaml, header.start);
+                parsed.errors.extend(repeated_header(source, text, header.start + header.yaml.len()));
+                parsed
+            }
             None => Parsed::ok(empty(start)),
         },
         ToolLanguage::Python | ToolLanguage::JavaScript | ToolLanguage::TypeScript => {
@@ -169,9 +173,7 @@ fn shell_header(text: &str, start: usize) -> Option<ShellHeader> {
             break;
         };
         let Some(header) = &mut header else {
-            // `# rye:signed:` is a misplaced signature line, not metadata.
-            let yaml = comment.trim_start().strip_prefix("rye:").unwrap_or("-");
-            if yaml.is_empty() || yaml.starts_with([' ', '\t', '{']) {
+            if let Some(yaml) = header_start(comment) {
                 let mut new = ShellHeader { yaml: String::new(), start: line.content_end - yaml.len(), open: 0 };
                 new.push(yaml);
                 header = Some(new);
@@ -189,4 +191,35 @@ fn shell_header(text: &str, start: usize) -> Option<ShellHeader> {
         header.push(comment);
     }
     header
+}
+
+/// Returns the text after `rye:` if a comment starts a header. `# rye:signed:` is a misplaced signature line, not a
+/// header.
+fn header_start(comment: &str) -> Option<&str> {
+    let yaml = comment.trim_start().strip_prefix("rye:")?;
+    (yaml.is_empty() || yaml.starts_with([' ', '\t', '{'])).then_some(yaml)
+}
+
+/// Returns an error for the first further `# rye:` comment behind the header of a script, which ends at the offset `end`.
+/// The keys of such a comment would not be read.
+fn repeated_header(source: SourceId, text: &str, end: usize) -> Option<SyntaxError> {
+    for line in lines(text, end) {
+        let content = text.get(line.content()).unwrap_or_default();
+        if content.trim().is_empty() {
+            continue;
+        }
+        let comment = content.trim_start().strip_prefix('#')?;
+        if header_start(comment).is_some() {
+            let range = line.content();
+            let error = SyntaxKind::Yaml.error(
+                Span::new(source, range.start, range.end),
+                "a script has only one `# rye:` comment",
+                "this comment is not read",
+            );
+            return Some(
+                error.with_help("write all keys into the first one: `# rye: {description: …, parameters: {…}}`"),
+            );
+        }
+    }
+    None
 }

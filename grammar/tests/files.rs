@@ -247,6 +247,22 @@ fn spans_of_a_shell_header() {
     assert_eq!(codes(&tool("- a\n", ToolLanguage::Yaml).1), ["syntax::yaml"]);
 }
 
+#[test]
+fn further_shell_header_is_an_error() {
+    let first = "#!/bin/sh\n# rye: description: d\n";
+    for (rest, expected) in [
+        ("# rye: version: 1\nls\n", 1),
+        ("\n# a comment\n# rye: { version: 1 }\nls\n", 1),
+        ("# rye:\n#   version: 1\n# rye:\nls\n", 1),
+        ("#   version: 1\n# rye: is the engine\nls\n# rye: x\n", 1),
+        ("# rye:signed:x\n# see rye: y\nls\n# rye: { version: 1 }\n", 0),
+    ] {
+        let errors = tool(&format!("{first}{rest}"), ToolLanguage::Shell).1;
+        let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(messages, vec!["a script has only one `# rye:` comment"; expected], "{rest}");
+    }
+}
+
 fn hooks_of(text: &str) -> Parsed<Node> {
     let parsed = xml::parse(SOURCE, text, 0..text.len(), &[]);
     assert_eq!(parsed.errors, [], "{text}");

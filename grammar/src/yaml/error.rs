@@ -104,8 +104,8 @@ fn indenting_blank(text: &str, from: usize) -> Option<(usize, char)> {
     None
 }
 
-/// Returns the offset and the character of the first blank that follows a `:`, `-` or `,` in the line of `from` or in
-/// a line beside it, and is neither a space nor a tab. `None` if there is no such blank.
+/// Returns the offset and the character of the first blank that follows a `:`, `-` or `,` and is neither a space nor a
+/// tab. Searches the line of `from`, the line before it and the line after it. `None` if there is no such blank.
 fn separating_blank(text: &str, from: usize) -> Option<(usize, char)> {
     let line_start = |until: usize| text.get(..until).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
     let start = line_start(line_start(from).saturating_sub(1));

@@ -226,8 +226,8 @@ impl SpanConverter<'_> {
         Node::new(Kind::List(items), self.span(start, end))
     }
 
-    /// Returns a mapping of `entries`, whose keys are unique. `start` and `end` are the range that the library reports for
-    /// the start of the mapping.
+    /// Returns a mapping of `entries`, whose keys are unique. `start` and `end` are the offsets that the YAML parser
+    /// reports for the event that starts the mapping.
     pub(super) fn map_node(&self, entries: Vec<Entry>, start: usize, end: usize) -> Node {
         let last = entries.iter().map(|entry| entry.value.span.join(entry.key.span)).max_by_key(|s| s.end);
         let end = self.container_end(start, end, last, b'}');
