@@ -201,7 +201,7 @@ fn reload_with_a_changed_file_warns_and_another_model_does_not() {
         if let Some(loss) = preview["data"].get("cache_loss") {
             break loss.clone();
         }
-        // The session continues with the new plan soon.
+        // Until the session has continued with the new plan, a preview reports no cache loss.
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     assert_eq!(loss["parts"], json!([{"id": "context/AGENTS.md", "change": "changed"}]), "{loss}");

@@ -1,4 +1,4 @@
-//! Tests of images in a chat: named in the text, from the clipboard of a terminal, and refused.
+//! Tests of images in a chat: images that a text names, images from the clipboard of a terminal, and refused images.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

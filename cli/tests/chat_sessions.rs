@@ -238,7 +238,7 @@ fn steering_line_directly_after_a_prompt_reaches_this_prompt() {
 #[test]
 fn every_closed_session_is_listed_with_its_title() {
     let place = project("steps: []");
-    // More sessions than a screen shows, and behind them sessions in which nothing was typed.
+    // 40 sessions with a title, more than a screen shows, and then 40 sessions in which nothing was typed.
     let titled = (1..=40).map(|n| format!("/name bed {n}\n/new\n")).collect::<Vec<_>>().concat();
     let done = chat_that_ends(&place, &["talk"], format!("{titled}{}/resume\n", "/new\n".repeat(40)).as_bytes());
     let rows: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("talk-")).collect();

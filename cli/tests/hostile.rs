@@ -285,7 +285,7 @@ fn many_diagnostics_of_one_code_are_counted_instead_of_printed() {
 fn links_to_protected_files_reach_no_chat() {
     let place = TestProject::own();
     place.write(".ai/directives/talk.md", &talk_directive(4, "<tool>rye.file-system.read</tool>"));
-    let calls = "{ expect: { user: 'see @notes.md and @shot.png' }, tool_calls: [\
+    let calls = "{ expect: { user: 'see @notes.md' }, tool_calls: [\
         { name: rye_file_system_read, input: { path: state.md } }] }";
     place.write("script.yaml", &format!("steps: [{calls}, {{ text: Done. }}]"));
     place.write(".env", "TOKEN=a-secret-of-the-user\n");
@@ -298,11 +298,12 @@ fn links_to_protected_files_reach_no_chat() {
         let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // A refused session reads no line.
-        child.stdin.take().unwrap().write_all(b"see @notes.md and @shot.png\n").ok();
+        child.stdin.take().unwrap().write_all(b"see @shot.png\nsee @notes.md\n").ok();
         ProcessResult::from(child.wait_with_output().unwrap())
     };
     let done = chat();
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Done.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("shot.png` cannot be sent: not a PNG"), "{}", done.stderr);
     let (_, listed) = place.json(&["threads", "list"]);
     let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
     let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_call_result").collect();

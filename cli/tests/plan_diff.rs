@@ -302,12 +302,12 @@ fn repository_with_input(write: &dyn Fn(&TestProject, bool)) -> TestProject {
 #[test]
 fn change_that_widens_the_plan_for_other_inputs_exits_with_3() {
     let hook = |place: &TestProject, wide: bool| {
-        let command = if wide { "rye/bash/bash" } else { "rye/git/status" };
+        let tool = if wide { "rye/bash/bash, params: { command: ls }" } else { "rye/git/status" };
         place.write(
             ".ai/config/agent/hooks.yaml",
             &format!(
                 "hooks:\n  - {{ id: h, event: thread_started, condition: 'inputs.m == \"x\"', action: {{ primary: execute, \
-                 item_type: tool, item_id: {command}, params: {{ command: ls }} }} }}\n"
+                 item_type: tool, item_id: {tool} }} }}\n"
             ),
         );
     };

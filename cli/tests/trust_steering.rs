@@ -162,7 +162,7 @@ fn item_in_the_place_of_one_that_a_hook_of_the_user_runs_needs_trust() {
     );
     place.write(
         "../user/.ai/tools/guard.sh",
-        "#!/bin/sh\n# rye: description: Refuses every call\n# rye: parameters: { type: object, properties: { path: { type: string } } }\n\
+        "#!/bin/sh\n# rye: { description: Refuses every call, parameters: { type: object, properties: { path: { type: string } } } }\n\
          echo '{\"action\": \"block\", \"reason\": \"guarded\"}'\n",
     );
     assert_eq!(run(&place, "reader").code, Some(0), "{}", run(&place, "reader").stderr);
