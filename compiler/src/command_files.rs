@@ -25,7 +25,7 @@ use shell_words::{ShellCommand, split_commands};
 use variables::files_of_variables;
 use wrappers::launched_words;
 
-/// The files that trust in every file of a project covers. The data of git and of `rye` changes all the time.
+/// The text for every file of a project. The data of git and `rye` is left out, because it changes all the time.
 pub const WHOLE_PROJECT: &str = "every file of the project (except the data of git and of `rye`)";
 /// Marker that is inserted into the value of a placeholder before each part that a shell could read as a separate word.
 const VALUE_START: char = '\u{E000}';

@@ -206,8 +206,8 @@ fn compile_items(
         }
         diagnostics.append(items.diagnostics());
         let parsed_files = items.parsed_file_count();
-        // The plan does not depend on the files that these checks read, so the reads above do not contain them. Errors
-        // in these files prevent no plan.
+        // These checks run after the reads are recorded, because the plan does not depend on the files that the checks
+        // read. Errors inside these files do not prevent the plan.
         if let Some(Lowered { plan, .. }) = &lowered {
             undeclared_fields::check_plan(&items, world, plan, &mut diagnostics);
         }
@@ -254,7 +254,7 @@ fn compile_items(
     Checked::new(Some(compilation), diagnostics)
 }
 
-/// Adds the files that a plan depends on: the hashes of its chain, its manifest and its context files.
+/// Records the files that a plan depends on: the hashes of its chain, its manifest and its context files.
 fn record_reads(plan: &mut Plan, items: &Items<'_>, recording: &RecordingWorld<&dyn World>) {
     for link in &mut plan.chain {
         link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();

@@ -234,8 +234,8 @@ fn build_limits_schema() -> Value {
     json!({"type": "object", "properties": names.collect::<Map<_, _>>()})
 }
 
-/// Returns the schema of a condition: one line, or a mapping. The schema refers to its own definition, because
-/// conditions nest.
+/// Returns the JSON Schema of a condition. A condition is a text of one line, or a mapping that can contain further
+/// conditions; so the schema refers to itself.
 fn build_condition_schema() -> Value {
     let reference = json!({"$ref": "#/$defs/condition"});
     let list = json!({"type": "array", "items": reference});

@@ -111,7 +111,7 @@ impl Plan {
         self.session_limits.unwrap_or(self.limits)
     }
 
-    /// Returns the limits of a run or, in a chat, of one prompt: the limits of the prompt, but at most the limits of the
+    /// Returns the limits of a run or, in a chat, of one prompt. The limits of a prompt are at most those of the
     /// session.
     pub(crate) fn prompt_limits(&self) -> PlanLimits {
         let mut limits = Limits::from(self.limits);

@@ -255,8 +255,8 @@ impl ControlSender {
         self.received_and(id, |live| live.state.chat.as_ref().is_none_or(|chat| chat.queue.is_empty())).await;
     }
 
-    /// Waits until an idle session that continues in another thread has started in that thread. Does not wait for the
-    /// end of a prompt, a command or a compaction, after which the session continues.
+    /// If an idle session continues in another thread, waits until the session has started there. Returns at once while
+    /// a prompt, a command or a compaction runs, because the session continues only after its end.
     pub async fn successor_started(&self) {
         let is_busy =
             |chat: &ChatState| chat.current.is_some() || chat.compaction.is_some() || !chat.commands.is_empty();

@@ -257,8 +257,8 @@ fn check_ordinary(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The file cannot be read, is longer than `most` bytes or not UTF-8. Any other pipe or device is refused without
-/// waiting, because a file of an untrusted repository can be a link to a device without an end.
+/// The file cannot be read, is longer than `most` bytes or not UTF-8. A pipe or device that is no open file of this
+/// process is refused without being read, because a link in an untrusted repository can lead to a device without an end.
 pub fn read_user_file(path: &Path, most: u64) -> io::Result<String> {
     let is_open_file = path == Path::new("/dev/stdin") || OPEN_FILES.iter().any(|folder| path.starts_with(folder));
     if !is_open_file && !std::fs::metadata(path)?.is_file() {

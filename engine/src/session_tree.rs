@@ -81,8 +81,8 @@ pub fn session_title(threads: &Threads, thread: &ThreadId) -> Result<Option<Stri
     title_of(threads, session_rows(threads, thread)?)
 }
 
-/// Returns the title of a session like [`session_title`]. `listed` are the threads of the project, so that the titles
-/// of several sessions need one read of the registry.
+/// Returns the title of a session, like [`session_title`]. `listed` contains the threads of the project, so that the
+/// titles of several sessions need only one read of the registry.
 ///
 /// # Errors
 /// A transcript cannot be read.

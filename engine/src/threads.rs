@@ -293,7 +293,7 @@ impl Threads {
 }
 
 /// Returns the open approval request of a thread with these events; `None` if every request is answered. The request
-/// has a raise only if an approval would still raise a limit: a message may have raised it since the request was
+/// has a raise only if an approval would still raise a limit: a message may have raised the limit after the request was
 /// recorded.
 pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
     let state = state_after(events);

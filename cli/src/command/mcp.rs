@@ -150,9 +150,10 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
 }
 
 /// Adds a server: writes its entry and the items of its tools, and records trust in the server and the items. At a
-/// terminal, asks the user before recording the trust. Without a terminal, the typed command or address is the user's
-/// choice; a server that a file of the project configures is refused, so that the user cannot trust it by its name. If the server cannot be started, if the user refuses, or if a
-/// signal stops the command, the files are restored.
+/// terminal, asks the user before recording the trust. Without a terminal, the typed command or address counts as the
+/// user's consent. A server that a file of the project already configures is refused, because its name is no consent to
+/// a command that others wrote. If the server cannot be started, if the user refuses, or if a signal stops the command,
+/// the files are restored.
 fn add_and_trust(
     args: &add::AddArgs,
     configured: &BTreeMap<String, McpServer>,
@@ -236,8 +237,8 @@ fn describe_openings(server: &McpServer) -> Option<String> {
 /// Number of files of the project that the note about an added server lists by name.
 const LISTED_FILES: usize = 5;
 
-/// Names the files of the project that trust in an added server covers: the user typed the command, and others may have
-/// written these files. `None` if there are none.
+/// Returns a note that lists the files of the project that trust in an added server covers; `None` if there are none.
+/// The user typed the command, but others may have written these files.
 fn describe_covered_files(server: &McpServer, inspected: &[InspectedRequirement]) -> Option<String> {
     let files: Vec<&str> = inspected.iter().flat_map(InspectedRequirement::covered_files).collect();
     let listed: Vec<String> = files.iter().take(LISTED_FILES).map(|file| format!("`{file}`")).collect();

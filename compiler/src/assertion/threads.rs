@@ -150,7 +150,7 @@ impl SeenThreads {
     }
 }
 
-/// Sets of grants that must all allow an action, without repeated sets.
+/// Sets of grants, without repeated sets. An action is permitted only if each of the sets permits it.
 type PermissionSets = Vec<Rc<[String]>>;
 
 /// A thread that a run of a directive could start, with the properties that assertions check.

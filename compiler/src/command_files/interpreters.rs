@@ -38,8 +38,8 @@ const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
     ("nodejs", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
 ];
 const AWKS: [&str; 4] = ["awk", "gawk", "mawk", "nawk"];
-/// Programs and reserved words that execute the command after them unchanged, in the same folder and for the same user. A
-/// number before the command is a duration (`timeout 5`).
+/// Programs and reserved words that execute the command after them unchanged, in the same folder and for the same user.
+/// A number before the command is a duration (`timeout 5`).
 const PLAIN_WRAPPERS: [&str; 11] =
     ["!", "command", "do", "else", "env", "exec", "nice", "nohup", "setsid", "then", "timeout"];
 /// Letters of options that do not change where Python finds its code.

@@ -362,7 +362,7 @@ impl LaunchReader<'_> {
             }
             if !program.expansions.is_empty() {
                 self.add_started(name, &behind);
-                // `SUDO="sudo -u root"; $SUDO $f`
+                // For example `SUDO="sudo -u root"; $SUDO $f`.
                 let wrapper = OpenWord { text: name, expansions: &[] };
                 self.add_wrapped(&[&[wrapper], behind.as_slice()].concat(), depth);
             }
@@ -378,7 +378,7 @@ impl LaunchReader<'_> {
         if let Some(code) = command.code.and_then(|at| words.get(at)) {
             self.add_code(&[*code]);
         }
-        // `OPTIONS="-u root"; sudo $OPTIONS $f`
+        // For example `OPTIONS="-u root"; sudo $OPTIONS $f`.
         if let Some((option, behind)) = wrapped.split_first().filter(|(word, _)| !word.expansions.is_empty()) {
             for value in self.variables.resolve(*option, &[]).iter().filter(|value| value.starts_with('-')) {
                 let own = value.split_whitespace().map(|text| OpenWord { text, expansions: &[] });
@@ -430,8 +430,8 @@ impl LaunchReader<'_> {
         }
     }
 
-    /// Adds [`COMPUTED`] if `eval` or a shell executes code from a variable, and the start of this code is computed. Adds
-    /// the programs that code with computed parts executes.
+    /// Adds the programs of code that `eval` or a shell executes, if a variable holds the code and a part of it is
+    /// computed. If the code starts with a computed part, adds [`COMPUTED`] instead.
     fn add_code(&mut self, arguments: &[OpenWord<'_>]) {
         for word in arguments.iter().filter(|word| word.text.contains(EXPANSION)) {
             if matches!(word.expansions, [WordExpansion::Output(_)]) {

@@ -1,5 +1,6 @@
-//! The words of a command that the command may execute. Programs such as `sudo` and `timeout` execute the command in
-//! their arguments, which follows the options of the program, their values, and its operands.
+//! The words of a command whose files the command may execute. Wrappers such as `sudo` and `timeout` execute the
+//! command in their arguments. This inner command follows the options of the wrapper, the values of the options, and
+//! the operands of the wrapper.
 
 use super::shell_words::is_variable_name;
 use super::{CODE_OPTIONS, EXPANSION, PATH_OR_TEXT, VALUE_START, is_launcher, is_taken, name_of};
@@ -19,12 +20,12 @@ struct Wrapper {
     code_options: &'static [&'static str],
 }
 
-/// The command and the shell text in the arguments of a wrapper, by their positions in its words.
+/// The positions of the command and of the shell text in the words of a wrapper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrappedCommand {
-    /// The first word of the command. Can be the end of the words.
+    /// The position of the first word of the command; the number of words if the arguments contain no command.
     pub at: usize,
-    /// The word with a shell text.
+    /// The position of the word with a shell text.
     pub code: Option<usize>,
 }
 
@@ -152,8 +153,8 @@ fn wrapper(word: &str) -> Option<&'static Wrapper> {
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
 }
 
-/// Finds the command in the arguments of a wrapper. The first of `words` is the wrapper. `None` if it is another
-/// program.
+/// Finds the command in the arguments of a wrapper, which the first of `words` names. Returns `None` if this word names
+/// no wrapper.
 pub fn wrapped_command(words: &[impl AsRef<str>]) -> Option<WrappedCommand> {
     let wrapper = wrapper(words.first()?.as_ref())?;
     let (mut at, mut operands, mut code) = (1, wrapper.operands, None);

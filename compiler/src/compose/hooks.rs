@@ -141,8 +141,8 @@ fn suppression_reason(suppressions: &mut [Suppression], decl: &HookDecl) -> Opti
     })
 }
 
-/// Returns true if the user leaves out the hook and may do so: a hook of the user space or the project that sets the
-/// system prompt before the turns of a user message.
+/// Returns true if the user leaves out the hook `decl`, and if users may leave it out. Users may leave out hooks of the
+/// user space and the project that set the system prompt before the turns of a user message.
 fn is_left_out(suppressions: &[Suppression], decl: &HookDecl) -> bool {
     let action = decl.action.as_ref().map(|action| &action.node);
     let is_text = decl.event == HookPoint::BeforeAgentStart && matches!(action, Some(HookAction::SystemPrompt { .. }));

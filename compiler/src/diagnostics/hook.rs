@@ -74,8 +74,8 @@ pub enum HookError {
     /// An entry with only `enabled: false`, for an unknown hook id.
     #[error("unknown hook `{id}`")]
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
-    /// A hook of a directive with `enabled: false` and the id of a hook that the directive inherits from its extends
-    /// chain. The plan contains both hooks, so that the inherited hook still fires.
+    /// A directive declares a hook with `enabled: false`, and inherits a hook with the same id from its extends chain. The
+    /// plan contains both hooks, and the inherited one still fires.
     #[error("`enabled=\"false\"` does not remove the hook `{id}` of `{base}`")]
     RemovesOnlyItself { id: String, base: String, span: Span, inherited: Span },
     #[error("unknown event `{event}`")]
@@ -251,7 +251,7 @@ fn help_for_short_delay(delay_ms: u64) -> String {
     )
 }
 
-/// Returns the comparison to write in place of a comparison of `fact` with the text `value`, which contains wildcards.
+/// Returns the help for a comparison of `fact` with the text `value`, which contains wildcards.
 fn wildcard_help(fact: &str, value: &str) -> String {
     let start = value.split('*').next().unwrap_or_default();
     let end = value.strip_prefix('*').filter(|end| !end.is_empty() && !end.contains('*'));
@@ -262,7 +262,7 @@ fn wildcard_help(fact: &str, value: &str) -> String {
     }
 }
 
-/// Returns a pattern with backslashes in both kinds of quotes.
+/// Returns the help that shows a pattern with backslashes in both kinds of quotes.
 fn quoted_pattern_help(pattern: &str) -> String {
     format!("write `'{pattern}'`, or `\"{}\"` in double quotes", pattern.replace('\\', "\\\\"))
 }

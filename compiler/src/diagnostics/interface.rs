@@ -218,7 +218,7 @@ impl Problem for InterfaceError {
             Self::MissingParameter { name, .. } => Some(format!("add `{name}` to the parameters of the call")),
             Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
-                    "declare the output, or remove the hook: without declared outputs, this event never fires".into()
+                    "declare the output in `<outputs>`, or remove the reference to it".into()
                 } else {
                     format!("declared: {}", quote_list(declared))
                 })

@@ -11,14 +11,14 @@ use super::{
     CapabilityError, ConfigError, Diagnostic, HookError, InterfaceError, ItemError, LimitError, ModelError, SpawnError,
 };
 
-/// Returns the indexes of diagnostics that disappear once the part that could not be read is corrected. An error is
-/// only explained by another error, so that a directive with an error has no plan.
+/// Returns the indexes of diagnostics that disappear once the part that could not be read is corrected. An error
+/// disappears only in favor of another error, so a directive with an error never has a plan.
 pub(super) fn consequences(all: &[Diagnostic]) -> BTreeSet<usize> {
     let parts = UnreadCauses::of(all);
     all.iter().enumerate().filter(|(_, one)| parts.explain(one)).map(|(index, _)| index).collect()
 }
 
-/// The parts that could not be read.
+/// The causes of parts that could not be read. Other reports of the same parts are consequences of these causes.
 #[derive(Default)]
 struct UnreadCauses {
     /// Files whose metadata fence is never closed.
@@ -35,7 +35,7 @@ struct UnreadCauses {
     providers: BTreeSet<String>,
     /// Places of errors in the files of MCP servers.
     servers: Vec<Span>,
-    /// Texts that are meant as a list.
+    /// Places of texts that are probably meant as a list.
     text_lists: Vec<Span>,
     /// Places of syntax errors in XML.
     xml: Vec<Span>,
@@ -85,7 +85,7 @@ impl UnreadCauses {
             Diagnostic::Interface(InterfaceError::UnknownInput { span: Some(span), .. }) => {
                 self.stray_inputs.contains(&span.source)
             }
-            // The name of the action is the text of an element.
+            // A syntax error inside an element changes the text of the element, which is the name of the action.
             Diagnostic::Item(ItemError::InvalidValue { what, span, .. }) => {
                 what == "`action`" && self.xml.iter().any(|text| contains(span, text))
             }
@@ -96,7 +96,7 @@ impl UnreadCauses {
             Diagnostic::Hook(HookError::UnknownCall { span, .. } | HookError::UnknownValue { span, .. }) => {
                 self.text_lists.contains(span)
             }
-            // The parent has nothing to give if its own limit does not pay for one turn.
+            // If the limit of the parent does not pay for one turn, no money remains for a child.
             Diagnostic::Spawn(SpawnError::NoBudget { span, .. }) => {
                 self.unaffordable.iter().any(|limit| limit.source == span.source)
             }

@@ -341,8 +341,8 @@ impl<'w> Items<'w> {
         self.world.unrecognized_files().unwrap_or_default()
     }
 
-    /// Returns the files and folders that may be settings under a wrong name. Empty if they cannot be read; the failed
-    /// reading of a list of items is then reported.
+    /// Returns the files and folders that may be settings under a wrong name. Empty if the folders cannot be
+    /// read; the listing of their items then reports the error.
     pub fn misplaced_settings(&self) -> Vec<UnrecognizedFile> {
         self.world.misplaced_settings().unwrap_or_default()
     }

@@ -23,8 +23,8 @@ pub fn check_keys(found: &mut Diagnostics, entries: &[Entry], known: &[&str], of
     }
 }
 
-/// Returns the only key whose last word is `key`: `item_type` for `type`. Also returns `params` for another word for
-/// parameters. `None` if there is no such key, or several.
+/// Returns the known key that `key` probably means: the only known key that ends with `_` and `key` (`item_type` for
+/// `type`), or `params` for another word for parameters. `None` if no such key is known.
 fn meant_key(key: &str, known: &[&str]) -> Option<String> {
     let mut longer = known.iter().filter(|known| known.strip_suffix(key).is_some_and(|start| start.ends_with('_')));
     let only = longer.next().filter(|_| longer.next().is_none());

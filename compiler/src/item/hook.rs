@@ -62,7 +62,7 @@ pub struct HookPlaceholders {
     pub facts: Vec<HookFactPlaceholder>,
     /// The `{input:…}` placeholders of the action.
     pub inputs: Vec<HookInputPlaceholder>,
-    /// The texts that look like placeholders, but stay text.
+    /// The texts that look like placeholders but stay text.
     pub(crate) lookalikes: Vec<HookLookalike>,
 }
 

@@ -63,8 +63,8 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
     let is_scripted = wire_name == SCRIPTED_WIRE;
     for (tier, model) in &tiers {
         let span = node.get("tiers").and_then(|t| t.get(tier)).map(|n| n.span);
-        // A script can stand for a model that no file describes. A tier can only be misspelled if its own file lists
-        // models.
+        // A script can stand for a model that no file describes, so a tier may name it. If the file of the tier lists
+        // models, a tier with another model is an error.
         let listed = node.get("models").filter(|list| !list.items().is_empty()).map(|list| list.span.source);
         let may_be_unlisted = is_scripted && (listed.is_none() || listed != span.map(|span| span.source));
         if !may_be_unlisted && models.iter().all(|m| m.id != *model) {

@@ -43,7 +43,7 @@ fn check_total(graph: &Graph) -> Vec<PlanError> {
             }
         }
         for outcome in edges.keys().filter(|o| !possible.contains(o)) {
-            not_total("has an edge for the impossible outcome", *outcome);
+            not_total("has an edge for an outcome that the node cannot have:", *outcome);
         }
     }
     broken

@@ -238,7 +238,8 @@ struct ComparedPlans<'c> {
     diff: Option<PlanDiff>,
 }
 
-/// Describes the error because of which `id` has no plan in the world `new`; `None` if it has one, or had none before.
+/// Describes the error that prevents the plan of `id` in the world `new`. `None` if `id` has a plan there, or had no
+/// plan before.
 fn describe_lost_plan(id: &ItemId, was: &[Compilation], is: &Plans, new: &dyn World) -> Option<PlanChange> {
     let (false, Err(NoPlan::Errors(_))) = (was.is_empty(), is) else { return None };
     let mut sources = Sources::default();
@@ -248,7 +249,7 @@ fn describe_lost_plan(id: &ItemId, was: &[Compilation], is: &Plans, new: &dyn Wo
     Some(PlanChange { area: ChangeArea::Start, what, direction: Direction::Narrowed, source })
 }
 
-/// Returns the plans of a directive. Empty for a directive without a plan, because it cannot be started.
+/// Returns the plans of a directive. The list is empty if the directive has no plan and therefore cannot be started.
 fn compilations(plans: Option<&Plans>) -> &[Compilation] {
     plans.and_then(|plans| plans.as_deref().ok()).unwrap_or_default()
 }
@@ -316,7 +317,7 @@ fn allowed_patterns(root: &Compilation, below: &BTreeMap<ItemId, Plans>) -> Opti
 fn without_unreachable(mut one: PlanDiff, allowed: Option<&[Glob]>) -> PlanDiff {
     let Some(allowed) = allowed else { return one };
     for change in one.capabilities.iter_mut().filter(|change| change.direction.may_widen()) {
-        // Without a capability, its hosts and folders have no effect either.
+        // Without its capability, a host or a folder has no effect.
         let wanted = change.pattern().map(|pattern| Glob::new(&normalize(pattern).0));
         let is_allowed = |wanted: &Glob| allowed.iter().any(|held| witness(&[wanted, held], &[]) != Witness::None);
         if wanted.is_some_and(|wanted| !is_allowed(&wanted)) {
@@ -351,7 +352,8 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
         change.source = trees.directive();
     }
     for limit in found.limits.iter_mut().filter(|limit| limit.source.is_none()) {
-        // A limit of a default in the code has no place. Its place is that of the declaration before.
+        // A limit that has its default value from the code has no place. Its place is then the declaration on the old
+        // side.
         let is_of_session = limit.name.starts_with(SESSION_LIMIT);
         let key = if is_of_session { limit.name.clone() } else { format!("limit.{}", limit.name) };
         limit.source = trees.origin(&key);

@@ -61,8 +61,8 @@ impl StopReason {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forecast {
-    /// The first request at its worst case: every byte sent is a token, the reply has its maximum length, and the
-    /// dearer of the model and its fallback answers.
+    /// The first request at its worst case: every sent byte is a token, the reply has its maximum length, and the more
+    /// expensive one of the model and its fallback answers.
     pub first: RunEstimate,
     pub typical: RunEstimate,
     /// Upper bound on the cost of every run.

@@ -126,7 +126,7 @@ pub(crate) fn parse_segment(text: &str) -> Segment {
     }
 }
 
-/// Returns the first name of the fact at a path: `cost.current` and `loop_count` are second names of other facts.
+/// Returns the main name of the fact at a path. `cost.current` and `loop_count` are aliases of other facts.
 pub(super) fn first_name(path: &str) -> &str {
     match path {
         "cost.current" => "cost.spend",

@@ -505,7 +505,7 @@ pub(super) fn check_granted(
 fn grants_capability(composed: &Composed, capability: &str) -> bool {
     composed.permissions.as_ref().is_none_or(|permissions| {
         let patterns = || permissions.value.grants.iter().map(|grant| grant.pattern.0.as_str());
-        // Most grants are the capability itself. Only the others have to be compiled.
+        // Most grants are the literal capability, so the patterns are compiled only if none of them is.
         patterns().any(|pattern| pattern == capability)
             || CapabilitySet::new(patterns()).first_match(capability).is_some()
     })

@@ -325,7 +325,7 @@ pub struct UnmatchedPattern {
     pub suggestion: Option<String>,
 }
 
-/// Returns the first of these patterns that matches no item of any space.
+/// Returns the first of `patterns` that matches no item of any space.
 pub fn find_unmatched_pattern(world: &dyn World, patterns: &[String]) -> Option<UnmatchedPattern> {
     let (items, mut matcher) = (Items::new(world), PatternMatcher::default());
     patterns.iter().find_map(|pattern| match matcher.match_pattern(&items, &normalize(pattern).0) {

@@ -415,8 +415,8 @@ fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &
     }
 }
 
-/// Checks the parameters that a hook passes to a directive or a tool. The check composes the called directive, on which
-/// no plan depends.
+/// Checks the parameters that a hook passes to a directive or a tool. The check composes the called directive, but the
+/// plan does not depend on it.
 pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };

@@ -1,6 +1,7 @@
 //! Text in a body that looks like a placeholder but stays text, because only `{input:…}` is filled in (`language.md`
 //! 6). The text has another word before the colon (`{inputs:name}`), or the braces of another template language around
-//! an input's name (`{{name}}`). Code is skipped. The same for texts of hooks, where only `${…}` inserts a fact.
+//! an input's name (`{{name}}`). Code is skipped. In the texts of hooks, only `${…}` inserts a fact, so texts such as
+//! `{turn}` and `$turn` are reported.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};

@@ -1,5 +1,5 @@
-//! Patterns of `matches` in a wrong form: in the notation of another language, written as wildcards, with an escape that
-//! became another character, or so that they match every text.
+//! Patterns of `matches` in a wrong form: patterns in the notation of another language, texts with wildcards, patterns
+//! with an escape that became another character, and patterns that match every text.
 
 use regex::Regex;
 use rye_grammar::Span;
@@ -13,7 +13,7 @@ use crate::diagnostics::HookError;
 const ESCAPED: [char; 8] = ['.', 'b', 'd', 's', 'w', 'B', 'D', 'W'];
 
 /// Returns the error for a literal pattern that is between delimiters (`/…/i`), that is written with wildcards (`d*`),
-/// whose escape became a character, or that every text matches. `None` for any other expression.
+/// with an escape that became another character, or that matches every text. `None` for any other expression.
 pub fn check(pattern: &Expr) -> Option<HookError> {
     let ExprKind::Literal(Value::String(text)) = &pattern.kind else { return None };
     let span = pattern.span;
@@ -122,7 +122,8 @@ mod tests {
         ] {
             assert_eq!(meant(text).as_deref(), Some(expected), "{text:?}");
         }
-        // An escaped backslash before another escape, before a letter without a meaning, and no backslash at all.
+        // No escape is lost: an intact escape, an escaped backslash before another escape or before a character that is
+        // not in `ESCAPED`, and no backslash at all.
         for text in [r"\benv", r"\.env", r"\\\.", r"\\n", r"\\$", "a\tb", "env"] {
             assert_eq!(meant(text), None, "{text:?}");
         }

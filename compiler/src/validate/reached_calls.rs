@@ -13,7 +13,7 @@ use crate::plan::PlanMode;
 /// that record the reads of a plan call this function last.
 pub(crate) fn check(items: &Items<'_>, composed: &Composed, mode: PlanMode, found: &mut Diagnostics) {
     let mut read = Diagnostics::new();
-    // The reader of the commands has reported their own errors.
+    // The errors in the declarations of the commands are already reported, so this list of errors is dropped.
     let commands = composed_commands(items, mode, &mut Diagnostics::new());
     for command in &commands {
         hook::check(items, &command.decl, None, &mut read);

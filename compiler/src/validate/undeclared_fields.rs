@@ -94,7 +94,7 @@ impl DeclaredFields {
     }
 }
 
-/// The hooks of the project's files, with the inputs that the knowledge of fetching hooks reads.
+/// The reads of inputs and outputs in the hooks of the project's files, and in the knowledge that these hooks fetch.
 pub struct FieldReads {
     /// The hooks that read inputs or outputs.
     hooks: Vec<Arc<HookDecl>>,
@@ -158,11 +158,11 @@ impl FieldReads {
         found.has_errors()
     }
 
-    /// Reports the reads that no directive fits, for plans of directives that declare `own`. A hook file serves many
-    /// directives, so a field that a plan lacks can be a field of another directive. Only in this case, this function
-    /// reads the other directives through `world`, until each read fits. The plans do not depend on them, so no items
-    /// must record these reads. A directive that is read can only remove errors: a name becomes known, or its type
-    /// becomes unknown.
+    /// Reports the reads for which no directive declares a fitting field, for plans of directives that declare `own`. A
+    /// hook file serves many directives, so a field that a plan lacks can be a field of another directive. Only in this
+    /// case, this function reads the other directives through `world`, until each read fits. The plans do not depend on
+    /// the other directives, so `world` must not record these reads. A directive that is read can only remove errors: a
+    /// name becomes known, or its type becomes unknown.
     fn report_without(&self, world: &dyn World, mut own: DeclaredFields, found: &mut Diagnostics) {
         if !self.has_errors(&own) {
             return;
@@ -181,7 +181,8 @@ impl FieldReads {
     }
 }
 
-/// Reports the reads of the hook files that no directive fits, for the plan `plan`. `world` must not record reads.
+/// Reports the reads in hook files for which no directive declares a fitting field, for the plan `plan`. `world` must
+/// not record reads.
 pub fn check_plan(items: &Items<'_>, world: &dyn World, plan: &Plan, found: &mut Diagnostics) {
     let is_live = |hook: &HookDecl| {
         let same = |planned: &PlannedHook| planned.id == hook.id.node && planned.source == hook.source;
@@ -190,7 +191,7 @@ pub fn check_plan(items: &Items<'_>, world: &dyn World, plan: &Plan, found: &mut
     FieldReads::of_hook_files(items, &is_live).report_without(world, DeclaredFields::of_plan(plan), found);
 }
 
-/// Reports the reads of the hook files that no directive fits, for the plans of any directives.
+/// Reports the reads in hook files for which no directive declares a fitting field, for the plans of all directives.
 pub fn check_project(items: &Items<'_>, world: &dyn World, found: &mut Diagnostics) {
     FieldReads::of_hook_files(items, &|_| true).report_without(world, DeclaredFields::default(), found);
 }

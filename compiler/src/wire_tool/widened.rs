@@ -35,8 +35,9 @@ impl WidenedSchemas {
         widened
     }
 
-    /// Removes each keyword of `map` that would accept fewer values after the conversion, and returns the keywords as
-    /// rules. A `oneOf` becomes an `anyOf` if `map` has no `anyOf`. The schemas in `map` are not converted yet.
+    /// Removes each keyword of `map` that would accept fewer values after the conversion to the schema of a wire (`not`,
+    /// for example). Returns the removed keywords as texts for the description of the tool. A `oneOf` becomes an `anyOf`
+    /// if `map` has no `anyOf`. The schemas in `map` are not converted yet.
     pub(super) fn remove_narrowed_keywords(&self, map: &mut Map<String, Value>) -> Vec<String> {
         if !self.is_any_widened {
             return Vec::new();

@@ -148,7 +148,7 @@ pub struct Continues {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<super::LeftOutMessages>,
     /// The asynchronous children of the previous thread that had not ended. The spend limit of this thread contains
-    /// their reservations, but its account does not: the account gets the rest of a reservation after the child ends.
+    /// their reservations, but its account does not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ChildSpawned>,
 }

@@ -362,30 +362,18 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
         state.hook_children.insert(ended.spawn);
         state.clock.exclude(approval_wait_ms);
     }
-    // The tokens of a child count only for the child. Its spend also counts for this thread, and for the prompt that
-    // started it.
     if let Some(child) = state.children.get(&ended.spawn).filter(|child| child.is_continued()) {
         let used = ended.cost.spend.saturating_add(ended.cost.outstanding);
-        return_reservation(state, child.spend.saturating_sub(used));
+        state.return_reservation(child.spend.saturating_sub(used));
     }
+    // The tokens of a child count only for the child. The spend of the child also counts for this thread, and for the
+    // prompt that started the child.
     let child = state.children.get(&ended.spawn);
     if child.is_some_and(|child| !state.is_of_prompt(child)) {
         state.charge_earlier_prompt(&ended.cost);
     }
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
     state.cost.outstanding = state.cost.outstanding.saturating_add(ended.cost.outstanding);
-}
-
-/// Returns the rest of the reservation of an ended child that an earlier thread started: to the account of this thread
-/// or, if it has a parent, to the parent. The spend limit of this thread then decreases, because the parent may already
-/// have spent the amount.
-fn return_reservation(state: &mut ThreadState, rest: u64) {
-    state.withheld = state.withheld.saturating_sub(rest);
-    if state.launch.as_ref().is_some_and(|launch| launch.parent.is_some()) {
-        for limits in [&mut state.thread_limits, &mut state.limits] {
-            limits.spend = limits.spend.saturating_sub(rest);
-        }
-    }
 }
 
 /// Applies the start of a tool call, or of the creation of its child thread. `phase` is the new phase of the call.

@@ -73,7 +73,7 @@ pub struct ContinuationRow {
     /// The id of the continuation's plan; `None` if the continuation has the plan of this thread.
     pub plan_id: Option<String>,
     /// Nano-dollars that are reserved for the children that the continuation takes over. The spend limit of the
-    /// continuation contains them, its account does not.
+    /// continuation contains this amount, but its account does not.
     pub withheld: u64,
 }
 
@@ -138,7 +138,7 @@ pub struct HookRun {
     pub bounds: HookBounds,
     /// The thread's result, at the hook points of its end; `None` at any other point.
     pub ended: Option<Arc<Ended>>,
-    /// False at a limit if a handoff would not help, because the continuation meets the same limit.
+    /// False at a limit if a handoff would not help, because the continuation would reach the same limit.
     pub can_hand_off: bool,
 }
 

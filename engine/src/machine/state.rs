@@ -78,8 +78,8 @@ pub struct ThreadState {
     pub children: BTreeMap<u64, ChildState>,
     /// Spawn numbers of the children that hooks started and that have ended. `children` does not contain them.
     pub hook_children: BTreeSet<u64>,
-    /// Nano-dollars of the spend limit that the account of this thread does not contain, because children that an
-    /// earlier thread started hold or have spent them (see `Continues::children`).
+    /// Nano-dollars of the spend limit that the account of this thread does not contain: money that children of an
+    /// earlier thread have spent, or that is reserved for them (see `Continues::children`).
     pub withheld: u64,
     /// Number of evaluated hook points.
     pub hook_points: u64,
@@ -289,7 +289,7 @@ impl ChildState {
     }
 
     /// Returns the state of an asynchronous child that an earlier thread started. In a chat, the child counts as a
-    /// child of an earlier prompt: the prompts of this thread do not pay for it.
+    /// child of an earlier prompt, so its cost belongs to no prompt of this thread.
     pub(in crate::machine) fn continued(child: &ChildSpawned, is_chat: bool) -> Self {
         Self {
             index: None,
@@ -433,8 +433,8 @@ impl ThreadState {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
-    /// Returns the number of children so far. The number includes children that hooks started, and children that the
-    /// thread has decided to create but that do not exist yet. Refused spawns and children of earlier threads do not count.
+    /// Returns the number of children so far. The number includes children that hooks started, and children that are
+    /// intended but do not exist yet. Refused spawns and children of earlier threads do not count.
     pub fn spawned(&self) -> u64 {
         let made = self.children.values().filter(|child| !child.refused && !child.is_continued()).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)

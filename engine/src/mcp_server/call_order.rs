@@ -37,7 +37,8 @@ impl CallOrder {
 }
 
 impl CallTicket {
-    /// Waits until every call that arrived before this one has given up its place.
+    /// Waits until the tickets of all earlier calls are released. A ticket is also released when its last clone is
+    /// dropped.
     pub async fn turn(&self) {
         let mut waiting = self.0.waiting.subscribe();
         let is_first = |waiting: &BTreeSet<u64>| waiting.first().is_none_or(|first| *first >= self.0.number);

@@ -100,8 +100,8 @@ struct PlannedChildren {
     /// The results of the requests that start no new child, by spawn number: the child was started earlier, or the
     /// request is refused.
     results: Vec<(u64, Result<CreatedChild, ChildRefusal>)>,
-    /// Guards that keep other tasks of this process from recovering the children before they run. Control messages for
-    /// a child are kept until the child runs.
+    /// Guards that keep other tasks of this process from recovering a child before it runs. Control messages that arrive
+    /// before the child runs are stored for it.
     guards: Vec<RecoveryGuard>,
 }
 

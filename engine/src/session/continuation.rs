@@ -176,7 +176,8 @@ impl EngineContext {
         Ok(started)
     }
 
-    /// Waits in the background for the children that a continuation has taken over, and reports their ends to it.
+    /// Waits in the background for the children that a continuation has taken over, and reports their ends to the
+    /// continuation.
     fn watch_children(self: &Arc<Self>, thread: &ThreadId, children: &[ChildSpawned], sink: &Arc<EventSink>) {
         for child in children {
             if let Ok(id) = ThreadId::parse(&child.thread_id) {

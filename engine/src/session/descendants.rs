@@ -46,8 +46,8 @@ impl EngineContext {
     /// recovery of the thread ends the children again.
     ///
     /// Two kinds of children are not ended here. The driver ends a child that runs in this process and that a tool call
-    /// started. A suspended or idle child continues to wait, unless the thread has failed, was cancelled or was killed.
-    /// If `rye run --parent` started such a waiting child, the child gets a message that cancels it.
+    /// started. A suspended or idle child stays as it is if the thread has neither failed nor was cancelled or killed. If
+    /// `rye run --parent` has started such a child, it gets a message that cancels it.
     pub(crate) async fn end_descendants(
         self: &Arc<Self>,
         thread: &ThreadId,

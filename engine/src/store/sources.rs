@@ -86,8 +86,8 @@ impl NamedSource {
         Self { name: format!("{} {id}", kind.as_str()), hash: hash.to_owned(), paths }
     }
 
-    /// Compares the stored copy with the hash. An empty file counts as missing, because a power failure can leave a copy
-    /// empty: copies are not synced.
+    /// Compares the stored copy with the hash. An empty file counts as missing: copies are not synced, so a power
+    /// failure can leave a copy empty.
     pub(crate) fn inspect_copy(&self, disk: &dyn Disk) -> CopyState {
         let mut state = CopyState::Missing;
         for path in &self.paths {

@@ -34,9 +34,9 @@ impl Threads {
     }
 
     /// Returns the cost of a chain of threads that continue each other, with their descendants. The account of the
-    /// thread that started a child contains the cost of the child. If a later thread of the chain has recorded the end
-    /// of the child, the row of this later thread contains the cost too, so the costs of the single threads cannot be
-    /// added.
+    /// thread that started a child contains the spend of the child. If a later thread of the chain recorded the end of
+    /// the child, the row of that later thread contains the spend too. The costs of the single threads therefore cannot
+    /// be added.
     pub fn chain_cost(&self, chain: &[ThreadRow]) -> Result<Cost, StoreError> {
         let recorded: Cost = chain.iter().map(|row| &row.cost).sum();
         let Some(registry) = self.registry() else { return Ok(recorded) };
@@ -143,8 +143,8 @@ fn children_of(registry: &Registry, parent: &ThreadId) -> Result<Vec<ThreadId>, 
     Ok(registry.children(parent)?.into_iter().map(|(_, child)| child).collect())
 }
 
-/// Returns the cost of a thread with these descendants. If the spend in the row of the thread is higher than the spend in
-/// the ledger, it is returned, because the row can be newer than the account.
+/// Returns the cost of a thread with these descendants. The spend is the higher one of the spend in the ledger and the
+/// spend in the row of the thread, because the row can be newer than the account.
 fn cost_with_descendants<'r, 'a>(
     row: &ThreadRow,
     descendants: impl Iterator<Item = &'r ThreadRow>,

@@ -56,8 +56,7 @@ pub struct ThreadVerification {
 pub enum ThreadVerdict {
     /// Every check passed, and signatures of trusted keys cover every line.
     Sound,
-    /// Signatures of trusted keys do not cover every line, or no copy of a source is stored, but every other check
-    /// passed.
+    /// Every check passed, but signatures of trusted keys do not cover every line, or a source has no stored copy.
     Unproven,
     Damaged,
 }

@@ -33,7 +33,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// File extensions that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
 /// Folders of a project that are not hashed: git's folder, the engine's state, and the exports of threads. Their files
-/// change often. Those of git's folder from which git starts programs are hashed
+/// change often. The files in git's folder from which git starts programs are hashed separately
 /// ([`NamedFiles::add_git_settings`]).
 const LEFT_OUT_FOLDERS: [&str; 3] = [GIT_FOLDER, ".ai/state", ".ai/knowledge/agent/threads"];
 /// The lock file, which is not hashed, because it changes often.

@@ -19,7 +19,7 @@ const SETTINGS: [&str; 3] = ["config", "config.worktree", "info/attributes"];
 const EXAMPLE_ENDING: &str = "sample";
 /// Maximum number of bytes of a settings file whose values are searched for files. The hash covers the whole file.
 const MAX_SETTINGS_BYTES: u64 = 1 << 20;
-/// Maximum depth of folders of git in `modules` of a folder of git.
+/// Maximum depth of the folders that are searched for submodules below `modules`.
 const MAX_MODULE_DEPTH: usize = 8;
 
 impl NamedFiles<'_> {
@@ -39,7 +39,7 @@ impl NamedFiles<'_> {
                     if key.ends_with("path") {
                         self.add_place(&folder.join(&value), false)?;
                     }
-                    // `remote = .` names no program.
+                    // The value `.` alone (`remote = .`) names no program.
                     let is_code = value.contains(char::is_whitespace);
                     for word in files_of_value(&value).iter().filter(|word| is_code || *word != PROJECT_WORD) {
                         self.add_word(word)?;
@@ -85,7 +85,7 @@ fn folder_of_link(file: &Path) -> Option<String> {
     text.strip_prefix("gitdir:").map(|folder| folder.trim().to_owned())
 }
 
-/// Adds the folders of submodules. A submodule can have submodules, and its name can contain slashes.
+/// Adds the folders of submodules below `folder`. A submodule can have submodules, and its name can contain slashes.
 fn add_modules(folder: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     if depth > MAX_MODULE_DEPTH {
         return;
@@ -122,7 +122,7 @@ mod tests {
 
     const SCRIPT: &str = ".ai/tools/ops/main.py";
 
-    /// Returns true if trust in a command with these words ends after `changed` gets another content.
+    /// Returns true if trust in a command with these words ends when the content of the file `changed` changes.
     fn ends_with(words: &[&str], changed: &str) -> bool {
         let spaces = TestSpaces::new();
         let write = |path: &str, text: &str| {

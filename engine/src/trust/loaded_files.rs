@@ -38,8 +38,8 @@ const BINARY_CHECK_BYTES: u64 = 1 << 10;
 /// Maximum number of programs whose texts are searched for one trust requirement. If there are more, the requirement
 /// covers every file of the project.
 const MAX_PROGRAMS: usize = 2_000;
-/// Maximum number of folders that a program can enter, for example by `cd`. File names are searched in each of these
-/// folders. If a text names more folders, the trust requirement covers every file of the project.
+/// Maximum number of folders in which the file names of a script are searched, because the script can enter them (with
+/// `cd`, for example). If a script names more folders, the trust requirement covers every file of the project.
 const MAX_ENTERED_FOLDERS: usize = 100;
 /// Maximum depth of folders in the name of a module (`A::B::C`).
 const MAX_MODULE_DEPTH: usize = 8;
@@ -409,7 +409,7 @@ impl NamedPaths {
         entered
     }
 
-    /// Adds the file or the folder at `place`, to which a word leads.
+    /// Adds the file or the folder at `place`, which a word of a command names.
     fn add(&mut self, place: &Path, word: &NamedWord, language: Language) {
         let (NamedWord { word, is_prefix, is_any, is_behind_glob: _ }, is_folder) = (word, place.is_dir());
         if *is_prefix && is_folder && word.contains(char::is_alphanumeric) {

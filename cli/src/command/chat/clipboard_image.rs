@@ -66,7 +66,7 @@ fn missing_files<'t>(text: &'t str, project: &Path) -> Vec<&'t str> {
     paths.filter(is_path).filter(|path| !project.join(path).exists()).collect()
 }
 
-/// Returns a note for each word `@PATH` that looks like a file but names none.
+/// Returns a note for each word `@PATH` that looks like a path but names no file of the project.
 pub fn missing_file_notes(text: &str, project: &Path) -> Vec<String> {
     let note = |path: &str| format!("`@{path}` names no file of the project: the text was sent as it is");
     missing_files(text, project).into_iter().map(note).collect()

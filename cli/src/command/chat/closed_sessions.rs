@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::requests::RequestHandler;
 use crate::thread_reader::ThreadReader;
 
-/// Maximum number of titles that are read. Older sessions are listed without a title.
+/// Maximum number of listed sessions with a title. Older sessions are listed without a title.
 const MAX_TITLES: usize = 200;
 
-/// Maximum number of sessions whose transcripts are read for a title. Sessions without a prompt have none.
+/// Maximum number of sessions whose transcripts are read to find a title. Sessions without a prompt have no title.
 const MAX_READ_SESSIONS: usize = 1_000;
 
 impl RequestHandler {

@@ -96,7 +96,7 @@ impl PromptLines {
         line
     }
 
-    /// Returns the lines that were read and not handled.
+    /// Returns the lines that were read but not handled.
     pub async fn take_rest(&self) -> Vec<String> {
         let mut lines = self.prompts.lock().await;
         std::iter::from_fn(|| lines.try_recv().ok()).map(|line| line.text).collect()

@@ -58,8 +58,8 @@ impl ChatInput {
         }
     }
 
-    /// Returns a note for each typed line that a session has not handled before its end. Empty for
-    /// [`ChatInput::Terminal`], which returns such texts to the editor.
+    /// Returns a note for each typed line that a session had not handled when it ended. The list is empty for
+    /// [`ChatInput::Terminal`], because a terminal returns such texts to the editor.
     pub async fn unsent_notes(&self) -> Vec<String> {
         let Self::Lines(input) = self else { return Vec::new() };
         let note = |line: String| printable(&format!("not sent: {}", truncate_line(&line, MAX_UNSENT_CHARS)));
@@ -75,7 +75,7 @@ impl ChatInput {
         control.live_state().is_some_and(|live| live.state.is_settled_chat())
     }
 
-    /// Returns the note that a SIGINT is about to print: it states the effect of [`Self::interrupt`].
+    /// Returns the note to print before [`Self::interrupt`] handles a SIGINT. The note states the effect of that call.
     pub fn interruption_note(&self) -> &'static str {
         match self {
             Self::Terminal { .. } => "interrupted: the session closes",
@@ -217,8 +217,8 @@ impl SessionInput {
             self.interruptions = 0;
         }
         if self.read.is_some() && self.lines.is_terminal() && !self.is_json {
-            // The check of a message needs the plan of the thread in which the session continues. A signal can end this
-            // wait, so the line is stored.
+            // A message is checked against the plan of the thread in which the session continues, so this code waits
+            // for the start of that thread. A signal can cancel the wait, so the line remains in `self.read`.
             self.control.successor_started().await;
         }
         let Some(line) = self.read.take() else {
@@ -237,7 +237,7 @@ impl SessionInput {
         None
     }
 
-    /// Returns the typed lines that a session has not handled before its end. Empty for JSON requests.
+    /// Returns the typed lines that a session had not handled when it ended. The list is empty for JSON requests.
     async fn unsent_lines(&self) -> Vec<String> {
         if self.is_json {
             return Vec::new();
@@ -396,8 +396,8 @@ impl SessionInput {
         self.answering = Some(Box::pin(async move { handler.submit_typed(input, delivery).await }));
     }
 
-    /// Sends a message with the delivery that its command names. If the lines come from a file, the message is sent
-    /// after the prompts before it have reached the model, so that it does not become a prompt of its own.
+    /// Sends a message with the delivery that its command names. If stdin is not a terminal, first waits until the
+    /// earlier prompts have reached the model, because the message would otherwise become a prompt of its own.
     fn deliver(&mut self, input: UserInput, delivery: Delivery) {
         let Some(before) = self.last_sent.clone().filter(|_| !self.lines.is_terminal()) else {
             return self.send(input, delivery);

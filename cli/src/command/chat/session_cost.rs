@@ -64,7 +64,7 @@ impl RequestHandler {
             })
             .collect();
         let before: Cost = rows.iter().filter(|row| row.id != thread).map(|row| &row.cost).sum();
-        // The row of a running thread is older than its state.
+        // The registry row of the running thread can be older than its live state, so the cost comes from the state.
         for row in rows.iter_mut().filter(|row| row.id == thread) {
             row.cost = live.state.cost;
         }

@@ -61,7 +61,7 @@ pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport
     }
 }
 
-/// Reports a script that does not exist, at the value `span` of the provider file.
+/// Reports a script that does not exist. `span` is the place of its path in the provider file.
 fn report_missing_script(
     items: &Items<'_>,
     (file, path): (&Path, &str),
@@ -77,7 +77,7 @@ fn report_missing_script(
     let near = closest(&name, names.iter().map(String::as_str));
     let suggestion = near.map(|near| path.replace(&name, &near));
     let (path, provider) = (path.to_owned(), provider.to_owned());
-    // The spans of `items` refer to sources of their own.
+    // `span` refers to the sources of `items`, so the source is copied into the sources of the report.
     let sources = items.sources();
     let Some(source) = sources.get(span.source) else { return };
     let copy = report.sources.add(Source::new(source.path.to_string(), source.text.to_string()));

@@ -42,8 +42,8 @@ pub struct VerifyOutput {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ThreadVerdictOutput {
     pub thread_id: String,
-    /// The verdict: `sound`; `unproven` (unchanged, but not completely signed with a trusted key, or without a stored copy
-    /// of a source); `damaged`.
+    /// The verdict: `sound`; `unproven` (unchanged, but not completely signed with a trusted key, or without a stored
+    /// copy of a source); `damaged`.
     pub verdict: &'static str,
     /// Number of events in the transcript.
     pub events: u64,

@@ -354,8 +354,8 @@ impl ActionReader<'_> {
         }
     }
 
-    /// Checks the value of a limit against the range of that limit. Of a text with placeholders, checks that some values
-    /// of the placeholders make the text a number.
+    /// Checks the value of a limit against the range of that limit. In a text with placeholders, the digit 1 stands in
+    /// place of each placeholder.
     fn check_limit_value(&mut self, limit: &str, value: &Value) {
         let (Some(name), Some(node)) = (LimitName::parse(limit), self.get("value")) else { return };
         let written = match value.as_str() {
@@ -369,7 +369,7 @@ impl ActionReader<'_> {
         if let Err(why) = parse_limit_value(name, &written) {
             let mut why = describe_value_error(name, &why);
             if value.as_str().is_some_and(has_placeholder) {
-                // The phrase quotes the text with digits in place of placeholders.
+                // `why` quotes the text with digits in place of the placeholders, so the quotation is removed.
                 why.truncate(why.find(", not `").unwrap_or(why.len()));
             }
             let span = Some(node.span);

@@ -1,15 +1,15 @@
-//! Texts of an action that look like placeholders, but stay text: `{turn}`, `{{turn}}` and `$turn` in place of
+//! Texts of an action that look like placeholders but stay text: `{turn}`, `{{turn}}` and `$turn` in place of
 //! `${turn}`.
 
 use std::ops::Range;
 
 use rye_grammar::condition::{Path, Segment};
 
-/// Maximum length in bytes of a path between braces.
+/// Maximum length in bytes of a path in such a text.
 const MAX_PATH_BYTES: usize = 160;
 
-/// Returns the paths that stand in one or two pairs of braces or after a `$`, with the byte range of each, braces
-/// included. Placeholders, texts in backticks, and texts after a backslash are left out.
+/// Returns the paths that stand in one or two pairs of braces or after a `$`, with the byte range of each path and its
+/// marks. Placeholders, texts in backticks, and texts after a backslash are left out.
 pub fn find(text: &str) -> Vec<(Range<usize>, Path)> {
     let mut found = Vec::new();
     let (mut at, mut counted, mut in_code) = (0, 0, false);
@@ -30,7 +30,7 @@ pub fn find(text: &str) -> Vec<(Range<usize>, Path)> {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
         let length = padded.bytes().take(MAX_PATH_BYTES).take_while(is_part).count();
         let (name, end) = padded.split_at(length);
-        // The period at the end of a sentence is no part of a path after a `$`.
+        // A period that ends a sentence does not belong to the path after a `$`.
         let (name, end) = if mark == "$" {
             let name = name.trim_end_matches('.');
             (name, padded.get(name.len()..).unwrap_or_default())

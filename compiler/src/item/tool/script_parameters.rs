@@ -1,4 +1,4 @@
-//! Scripts that do not read their parameters as a call passes them, and functions that return nothing. Reported reads:
+//! Scripts that do not read their parameters as a call passes them, and functions that return nothing. Reported are:
 //!
 //! - a function with one parameter for each value: a call passes all values as one object
 //! - a function that reads a parameter that the tool does not declare

@@ -32,7 +32,7 @@ use crate::validate::domain;
 
 const NO_ACTION: &str = "unknown effect: a plan file does not contain the action of the hook";
 
-/// The change of a hook that acts as before.
+/// The reason for the direction `neutral` of a hook that differs, but has the same effect.
 const OTHER_PART: &str = "another part of the hook's declaration changed";
 
 /// A hook that exists on one side only, or that differs.

@@ -351,7 +351,7 @@ fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
 
 /// The effect of a changed file that no other change mentions.
 pub const ONLY_ID: &str = "the change affects only the id of the plan";
-/// The effect of a changed file beside other changes.
+/// The effect of a changed file if the comparison also contains other changes.
 pub const CHANGED_FILE: &str = "the file changed; its effects, if any, are listed as separate changes";
 
 /// Lists the changed files that no change in `found` explains. `named` contains the files that changes in `found` name

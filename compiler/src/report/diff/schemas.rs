@@ -271,8 +271,8 @@ fn of_type(schema: &Value, kind: &str) -> Value {
     Value::Object(map)
 }
 
-/// Returns true if a `type` list accepts all values of the types in `types` that meet the keywords in `parts`. If these
-/// keywords allow only whole numbers, `integer` accepts every number.
+/// Returns true if a `type` list accepts all values that have a type in `types` and meet the keywords in `parts`. If the
+/// keywords allow only whole numbers, the entry `integer` of the list accepts all of these numbers.
 fn has_all_types(types: &BTreeSet<&'static str>, parts: &[&Map<String, Value>], list: &Value) -> bool {
     let allowed = list.as_array().map_or(&[][..], Vec::as_slice);
     let is_whole = |part: &&Map<String, Value>| {

@@ -143,15 +143,15 @@ pub fn parameter_types(trees: &DiffSides<'_>) -> BTreeMap<String, BTreeSet<&'sta
     found
 }
 
-/// A change of a tool after which a call may have another result.
+/// A change of a tool after which a call may fail or have another result.
 pub struct ChangedResult {
     pub what: String,
-    /// True if a call can only fail because of the change.
+    /// True if the only possible effect of the change is that a call fails.
     pub only_fails: bool,
 }
 
 /// Returns the changes of the tool `id` after which a call with the same parameters may fail, or may have another
-/// result. A wider bound is no such change.
+/// result. Changes that only widen a bound are left out.
 pub fn changed_results(trees: &DiffSides<'_>, id: &ItemId) -> Vec<ChangedResult> {
     let (Some(was), is) = (trees.old.tool(id), trees.new.tool(id)) else { return Vec::new() };
     let Some(is) = is else {

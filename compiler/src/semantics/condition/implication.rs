@@ -371,7 +371,7 @@ fn candidates<'n>(
     let mut all = vec![Value::Null, true.into(), false.into(), 0.into()];
     all.extend(boundary_values(&numbers, known.kind == Some(Type::Integer)).into_iter().filter_map(number));
     all.extend(values);
-    // A text for each pattern, and one for all patterns together.
+    // The texts for each pattern, and one text that joins the first text of each pattern.
     let together: Vec<&str> = matching.iter().filter_map(|texts| texts.first()).map(String::as_str).collect();
     let together = together.join(&SEPARATOR.to_string());
     let matching: Vec<String> =
@@ -399,7 +399,7 @@ fn candidates<'n>(
 /// Evaluates the comparisons of one path for each candidate value of the path. `members` are the indexes of these
 /// comparisons in `atoms`. Returns each combination of results once, with the first value that leads to it.
 fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, (atoms, goal): (&[Atom<'_>], Goal)) -> Choice {
-    // The comparisons may use several names of one fact.
+    // The comparisons may refer to one fact by several names.
     let names: BTreeSet<String> =
         members.iter().filter_map(|n| atoms.get(*n)?.path(goal)).map(ToString::to_string).collect();
     let mut rows: Vec<(Vec<bool>, Option<Value>)> = Vec::new();

@@ -20,8 +20,8 @@ use crate::semantics::needs::{allows_host, is_folder_inside, suggest_host, write
 /// Memo key: the spans of the permissions of child and parent, and the grants of the hook that starts the child.
 type PermissionsKey<'n> = (Span, Span, &'n [String]);
 
-/// Results of comparisons between permissions, and the forms of permissions that comparisons need. Many directives have
-/// many spawns, so each form is made once.
+/// Results of comparisons between permissions, and the forms of permissions that comparisons need. A directive can have
+/// many spawns, so each result and each form is computed only once.
 #[derive(Default)]
 struct ProvedPermissions<'n> {
     excesses: BTreeMap<PermissionsKey<'n>, Excess>,
@@ -163,8 +163,8 @@ impl<'n> ProvedPermissions<'n> {
     }
 }
 
-/// Returns the first excess of `child` over the grants `own` and the grants `extra` of a hook. `patterns` are the patterns
-/// of `own`.
+/// Returns the first excess of `child` over the grants `own` and the grants `extra` of a hook. `patterns` are the
+/// patterns of `own`.
 fn first_excess(own: &Permissions, (extra, patterns): (&[String], &HashSet<&str>), child: &Permissions) -> Excess {
     let allowed: Vec<&str> =
         own.grants.iter().map(|g| g.pattern.0.as_str()).chain(extra.iter().map(String::as_str)).collect();

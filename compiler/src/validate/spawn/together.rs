@@ -39,8 +39,8 @@ pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diag
     }
 }
 
-/// Returns the different directives that a directive certainly starts. A directive with several routes counts as
-/// starting none, because the route decides which children it starts.
+/// Returns the different directives that a directive certainly starts. A directive with several routes has no certain
+/// children, because the route decides which children it starts.
 fn certain_children(node: &SpawnNode<'_>) -> Vec<usize> {
     let edges = node.edges.iter().filter(|edge| node.links.len() == 1 && edge.start.is_certain());
     let children: BTreeSet<usize> = edges.filter_map(|edge| edge.child).collect();

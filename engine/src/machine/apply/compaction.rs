@@ -7,8 +7,8 @@ use super::chat;
 use crate::event::Compacted;
 use crate::message::Message;
 
-/// Replaces the conversation with the summary, except for the thread's own prompt, the messages of the unfinished
-/// prompt, and the last messages.
+/// Replaces the conversation with the summary. Keeps the first user message of the thread, the messages of the
+/// unfinished prompt, and the last messages.
 pub(super) fn summarized(state: &mut ThreadState, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.conversation.messages);
     let tail = messages.len().saturating_sub(compacted.keep);

@@ -154,7 +154,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
             deny_replies(state);
             state.conversation.messages.push(Message::user(format!("The answer was not accepted: {reason}")).into());
         }
-        // Earlier versions recorded the answer of a hook whose handoff cannot help.
+        // A transcript of an earlier version can contain a handoff that would not help. Such a handoff has no effect.
         HookOutcome::Handoff if run.point == HookPoint::Limit && !can_hand_off_at_limit(state) => return Outcome::Pass,
         HookOutcome::None
         | HookOutcome::Transformed { .. }

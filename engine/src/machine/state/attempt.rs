@@ -16,8 +16,8 @@ pub struct Attempt {
     pub max_output: u64,
     /// Worst-case cost of the attempt, in nano-dollars.
     pub worst_case: u64,
-    /// The value of `ThreadState::withheld` when the attempt was intended. Its reservation uses this value, so that the
-    /// reservation does not depend on the time at which a child ends.
+    /// The value of `ThreadState::withheld` when the attempt was intended. The reservation of the attempt uses this
+    /// value, so that the reservation does not depend on the time at which a child ends.
     pub withheld: u64,
     pub reserved: bool,
     /// True if the attempt requests a summary.
@@ -74,7 +74,7 @@ impl Attempt {
         self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
     }
 
-    /// Returns the pending settlement of this attempt after a complete reply. `uncounted` is set if `usage` does not
+    /// Returns the pending settlement of this attempt after a reply. `uncounted` describes the stream if `usage` does not
     /// count the whole call. `of_fallback` is true if the attempt called the plan's fallback model.
     pub fn settlement(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
         self.pending(usage, uncounted, true, of_fallback)

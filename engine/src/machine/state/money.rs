@@ -70,8 +70,8 @@ impl ThreadState {
         }
     }
 
-    /// Returns the cost of the thread if it ends now and another thread continues it. Money reserved for the children
-    /// that the continuation takes over counts for the continuation.
+    /// Returns the cost of the thread if it ends now and another thread continues it. The money that is reserved for
+    /// the children that the continuation takes over is a cost of the continuation.
     pub fn cost_before_continuation(&self) -> Cost {
         let cost = self.final_cost();
         Cost { outstanding: cost.outstanding.saturating_sub(self.held_by_continued()), ..cost }
@@ -82,9 +82,9 @@ impl ThreadState {
         self.children_to_continue().iter().map(|child| child.spend).sum()
     }
 
-    /// Returns the current limits of the thread if a limit was raised, or if the end of a child that an earlier thread
-    /// started has returned money before the attempt was intended; else `None`. `spend` is the amount that the account
-    /// of the thread then contains.
+    /// Returns the current limits of the thread, with the amount that the account of the thread then contains as
+    /// `spend`. `None` if no limit was raised, and no end of a child of an earlier thread had returned money when the
+    /// attempt was intended.
     pub fn raised_limits(&self, attempt: &Attempt) -> Option<PlanLimits> {
         let limits = self.thread_limits;
         let is_raised = self.launch.as_ref().is_none_or(|launch| launch.limits != limits);
@@ -92,6 +92,18 @@ impl ThreadState {
         let has_returned = attempt.withheld < continued.map(|child| child.spend).sum();
         let spend = limits.spend.saturating_sub(attempt.withheld);
         (is_raised || has_returned).then_some(PlanLimits { spend, ..limits })
+    }
+
+    /// Returns the rest of the reservation of an ended child that an earlier thread started: to the account of this
+    /// thread or, if it has a parent, to the parent. The spend limit of this thread then decreases, because the parent
+    /// may already have spent the amount.
+    pub(in crate::machine) fn return_reservation(&mut self, rest: u64) {
+        self.withheld = self.withheld.saturating_sub(rest);
+        if self.launch.as_ref().is_some_and(|launch| launch.parent.is_some()) {
+            for limits in [&mut self.thread_limits, &mut self.limits] {
+                limits.spend = limits.spend.saturating_sub(rest);
+            }
+        }
     }
 
     /// Returns the living children that the continuation of this thread takes over: the asynchronous ones. Their

@@ -118,7 +118,7 @@ fn hooks_of_the_spend_limit_know_whether_a_handoff_helps() {
         loop {
             match next(&play.plan, &play.state) {
                 Effect::RunHooks(run) if run.point == HookPoint::Limit => break run.can_hand_off,
-                // As if other calls had spent the rest of the money.
+                // Simulates other calls that spend the rest of the money.
                 _ if play.state.cost.turns == 1 => play.state.cost.spend = play.state.cost.spend.max(spend),
                 _ => {}
             }

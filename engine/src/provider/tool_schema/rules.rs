@@ -40,7 +40,7 @@ pub fn violation(dialect: SchemaDialect, parameters: &Value) -> Option<String> {
     }
     // Anthropic and OpenAI validate against the metaschema.
     if let Err(error) = jsonschema::draft202012::meta::validate(parameters) {
-        return Some(format!("the metaschema refuses {}: {error}", error.instance_path()));
+        return Some(format!("the schema at `{}` is invalid: {error}", error.instance_path()));
     }
     node_violation(dialect, parameters, parameters, "")
 }

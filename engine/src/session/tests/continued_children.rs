@@ -134,7 +134,8 @@ async fn session_that_continues_in_another_thread_gets_the_rest_of_a_living_chil
     let handle = engine.start(&plan(&lab, PlanMode::Chat), StartOptions::default()).await.unwrap();
     prompt(&handle, "one", 1).await;
     gate.started().await;
-    // Two forks while the child is alive: each keeps the reservation of the child in the limit of the session.
+    // Two forks while the child is alive. After each fork, the limit of the session contains the reservation of the
+    // child.
     for _ in 0..2 {
         let count = rows(&engine).len();
         let thread = rows(&engine).last().map(|row| row.id.to_string());

@@ -186,7 +186,7 @@ pub(crate) fn fold_handed_over(thread: &ThreadId, events: &[Event]) -> Option<u6
 
 /// Returns the reservation of a thread in nano-dollars, computed from the events of the thread. `None` if the events do
 /// not start with `opened`. Also `None` if the ledger may have refused a raise of the reservation. The ledger never
-/// refuses the money that the end of a child returns, because it returns money only to a thread without a parent.
+/// refuses money that the end of a child returns, because only a thread without a parent gets such money.
 pub(crate) fn fold_reservation(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
     let raised = folded.steps.iter().any(|step| matches!(step.operation, Operation::Raise { .. }));

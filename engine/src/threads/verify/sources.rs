@@ -44,8 +44,8 @@ impl Verifier<'_> {
 }
 
 impl Verifier<'_> {
-    /// Lists the sources that an event names. A plan that another version wrote can be unreadable: its sources count as
-    /// missing. The check of the objects reports a plan that is missing or altered.
+    /// Lists the sources that an event names. A plan that another version wrote can be unreadable. Its sources then
+    /// count as missing. The check of the objects reports a plan that is missing or altered.
     fn named_sources(&mut self, event: &Event) -> Vec<NamedSource> {
         if let EventBody::PlanBound(bound) = &event.body {
             let Ok(bytes) = ObjectId::parse(&bound.plan_id).and_then(|id| self.objects.get(&id)) else {

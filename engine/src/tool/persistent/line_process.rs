@@ -204,7 +204,7 @@ async fn read_lines(
             Ok(_) if count > MAX_PUSHES => Some(format!("it submitted more than {MAX_PUSHES} messages in one prompt")),
             Ok(message) if message.text.trim().is_empty() => Some("it submitted an empty message".to_owned()),
             Ok(message) => (!handler(message)).then(|| "the chat has ended".to_owned()),
-            Err(error) => Some(format!("its message cannot be read: {error}")),
+            Err(error) => Some(format!("the submitted message cannot be read: {error}")),
         };
         if let Some(reason) = refused {
             answers.send(Err(reason)).await.ok();

@@ -1,8 +1,8 @@
-//! Finds the programs that a Python, JavaScript, Perl, Ruby, Lua or PHP program starts, and its imports by computed names
-//! (names that are not literals in the text). The words of a started command are treated like the words of a tool's
-//! command. If the text does not show which file is started or imported, the program counts as able to load every file of
-//! the project. The text is searched with regular expressions and not parsed, so a call in an unknown form counts as
-//! computed.
+//! Finds the programs that a Python, JavaScript, Perl, Ruby, Lua or PHP program starts, and its imports by computed
+//! names (names that are not literals in the text). The words of a started command are treated like the words of a
+//! tool's command. If the text does not show which file is started or imported, the program counts as able to load
+//! every file of the project. The text is searched with regular expressions and not parsed, so a call in an unknown
+//! form counts as computed.
 
 mod environment;
 mod modular;

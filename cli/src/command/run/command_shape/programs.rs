@@ -6,7 +6,8 @@ struct ShapedProgram {
     name: &'static str,
     /// The subcommands that have a shape; empty for a program without subcommands.
     subcommands: &'static [&'static str],
-    /// An option without which the command overwrites files; `None` if it overwrites none.
+    /// The option that the command needs, because it overwrites files without this option; `None` if it needs no
+    /// option.
     needs: Option<&'static str>,
     /// Returns true if an argument is safe. An unsafe argument deletes or overwrites a file, names a program to run, or
     /// names a file or folder that determines which program runs.
@@ -65,8 +66,8 @@ const PROGRAMS_WITH_ARGUMENTS: [ShapedProgram; 13] = [
     ShapedProgram { subcommands: &["test"], ..program("yarn", is_no_option) },
 ];
 
-/// Options of cargo, of the test programs that it starts, and of the compiler behind `cargo clippy --`. None of them names
-/// a file to write or a program.
+/// Options of cargo, of the test programs that it starts, and of the compiler behind `cargo clippy --`. No option of
+/// the list names a program, or a file to write.
 const CARGO_OPTIONS: [&str; 64] = [
     "--",
     "--all",
@@ -135,7 +136,7 @@ const CARGO_OPTIONS: [&str; 64] = [
 ];
 /// Short options of cargo and of the compiler whose value can follow in the same word.
 const CARGO_LETTERS: [&str; 6] = ["-A", "-D", "-F", "-W", "-j", "-p"];
-/// Options of go without their hyphens. None of them names a file to write or a program.
+/// Options of go without their hyphens. No option of the list names a program, or a file to write.
 const GO_OPTIONS: [&str; 30] = [
     "a",
     "asan",
@@ -221,21 +222,21 @@ fn of_tree(argument: &str) -> bool {
 }
 
 /// Returns true for the options in the lists, and for names. All other options can write files (`--fix`,
-/// `--artifact-dir`), or name another configuration, manifest or target specification, which can name programs. `@FILE` is
-/// a file with arguments for the compiler.
+/// `--artifact-dir`), or name another configuration, manifest or target specification, which can name programs. An
+/// argument `@FILE` is refused, because the file contains arguments for the compiler.
 fn of_cargo(argument: &str) -> bool {
     let is_known = CARGO_OPTIONS.contains(&argument) || CARGO_LETTERS.iter().any(|letter| argument.starts_with(letter));
     is_known || !argument.starts_with(['-', '@'])
 }
 
-/// Returns true for the options of `cargo fmt --check` that change nothing else, and for the names of packages.
+/// Returns true for the options with which `cargo fmt --check` writes no file, and for the names of packages.
 fn checks_format(argument: &str) -> bool {
     const OPTIONS: [&str; 9] = ["--", "--all", "--check", "--package", "--quiet", "--verbose", "-p", "-q", "-v"];
     OPTIONS.contains(&argument) || !argument.starts_with(['-', '@'])
 }
 
-/// Returns true for the options in the list, and for names. All other options can write files (`-o`, `-coverprofile`) or
-/// name a program or another module. `go test` runs source files.
+/// Returns true for the options in the list, and for the names of packages. All other options can write files (`-o`,
+/// `-coverprofile`) or name a program or another module. A source file is refused, because `go test FILE.go` runs it.
 fn of_go(argument: &str) -> bool {
     let option = argument.strip_prefix('-').map(|rest| rest.strip_prefix('-').unwrap_or(rest));
     option.map_or(!argument.contains(".go"), |option| GO_OPTIONS.contains(&option))

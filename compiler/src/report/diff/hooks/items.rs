@@ -1,6 +1,6 @@
-//! Changes of what the items of hooks need. A hook that executes an item can block a call or end a thread with the
-//! answer of the item. If the item cannot run, the hook usually lets the call pass (`on_failure: warn`). A change that
-//! narrows a grant, a limit or a tool can therefore disable such a hook.
+//! Changes of the parts of a project that the items of hooks need. The answer of an item that a hook executes can block
+//! a call or end a thread. If the item cannot run, the call usually passes (`on_failure: warn`). A change that narrows
+//! a grant, a limit or a tool can therefore disable such a hook.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,11 +24,11 @@ use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::world::{ItemKind, WorldError};
 
-/// The starts of the paths of settings that can change the answer of a directive: attempts of requests, children at
-/// once, results of tools.
+/// Prefixes of the paths of settings that can change the answer of a directive: attempts of a request, children at the
+/// same time, and results of tools.
 const SETTINGS_OF_ANSWERS: [&str; 4] = ["tool_result.", "retry.", "concurrency.", "patterns."];
 
-/// A hook whose item may fail, or answer otherwise, in the new plan.
+/// A hook whose item may fail or return another answer in the new plan.
 struct WeakenedHook<'c> {
     /// The index of the plan with the hook in the list of compared plans.
     plan: usize,
@@ -55,8 +55,8 @@ pub fn add_weakened_hooks(trees: &DiffSides<'_>, plans: &mut [ComparedPlans<'_>]
     Ok(())
 }
 
-/// Adds a change `unknown` for each hook of a printed plan whose item has fewer grants or lower limits than before. A
-/// printed plan does not contain the other needs of the item.
+/// Adds a change `unknown` for each hook of a printed plan that starts an item and can change the outcome of its event,
+/// if the plan loses a grant or a limit is lower. A printed plan does not contain the other needs of the item.
 pub fn add_weakened_hooks_of_report(found: &mut PlanDiff, before: &PlanReport, after: &PlanReport) {
     let limit = found.limits.iter().find(|limit| !limit.raised);
     let grant = found.capabilities.iter().find(|change| change.direction == Direction::Narrowed);
@@ -72,7 +72,7 @@ pub fn add_weakened_hooks_of_report(found: &mut PlanDiff, before: &PlanReport, a
                 id: hook.id.clone(),
                 event: hook.event.clone(),
                 direction: Direction::Unknown,
-                why: format!("the item of the hook may fail or answer otherwise: {what}"),
+                why: format!("the call of the hook may fail or give another answer: {what}"),
                 before: Some(hook.verdict),
                 after: Some(twin.verdict),
                 newly_reachable: false,
@@ -101,7 +101,7 @@ fn find_weakened_hooks<'c>(
             let Some(twin) = is.plan.hooks.iter().find(is_twin) else { continue };
             let changed = needs.changed_needs(plan, hook, twin);
             if !changed.is_empty() {
-                let why = format!("the item of the hook may fail or answer otherwise: {}", changed.join("; "));
+                let why = format!("the call of the hook may fail or give another answer: {}", changed.join("; "));
                 found.push(WeakenedHook { plan: index, hook: twin, why });
             }
         }
@@ -117,7 +117,8 @@ fn answers_with_item(hook: &PlannedHook) -> bool {
 /// A changed part of the project that an item of a hook needs.
 struct ChangedNeed {
     what: String,
-    /// True if the item can only fail because of the change, so that a hook with `on_failure: fail` stops the thread.
+    /// True if the only possible effect of the change is that the item fails, so that a hook with `on_failure: fail`
+    /// stops the thread.
     only_fails: bool,
 }
 
@@ -156,8 +157,8 @@ impl<'s, 'c> ItemNeeds<'s, 'c> {
         self.plans.iter().filter(is_above).collect()
     }
 
-    /// Describes the changes of what the item of a hook needs. `hook` and `twin` are the hook in the old and in the new
-    /// plan.
+    /// Describes the changed parts of the project that the item of a hook needs. `hook` and `twin` are the hook in the
+    /// old and in the new plan.
     fn changed_needs(&self, plan: &ComparedPlans<'_>, hook: &PlannedHook, twin: &PlannedHook) -> Vec<String> {
         let Some(HookCall::Execute { item_type: kind, item_id, .. }) = hook.action.call() else { return Vec::new() };
         let chain = self.spawn_chain(&plan.id);
@@ -181,8 +182,8 @@ impl<'s, 'c> ItemNeeds<'s, 'c> {
         lines
     }
 
-    /// Returns the items that an id of a hook can mean: the item itself, or every item of this kind whose id starts and
-    /// ends as the text around the placeholders.
+    /// Returns the items that the id in a hook can name. If the id contains placeholders, these are all items of the
+    /// kind whose id starts and ends like the text around the placeholders.
     fn possible_items(&self, kind: ItemKind, written: &str) -> Vec<ItemId> {
         let (Some((start, _)), Some((_, end))) = (written.split_once("${"), written.rsplit_once('}')) else {
             return ItemId::parse(written).into_iter().collect();
@@ -234,7 +235,7 @@ impl<'s, 'c> ItemNeeds<'s, 'c> {
             .map(|change| ChangedNeed { what: format!("{id}: {}", change.what), only_fails: change.only_fails })
             .collect();
         let capability = Glob::new(&format_capability(Primary::Execute, ItemType::Tool, Some(id)));
-        // `lost_grants` compares the grants of the tool itself.
+        // `lost_grants` compares the grants of the tool itself, so they are left out here.
         let is_of_grant = |change: &&CapabilityChange| change.pattern() == Some(change.what.as_str());
         let lost = lost_access(chain, &[capability]).into_iter().filter(|(_, change)| !is_of_grant(change));
         found.extend(lost.map(|(id, change)| ChangedNeed::answer(format!("`{id}` loses {}", change.what))));
@@ -301,8 +302,8 @@ fn collect_below(id: &ItemId, starts: &BTreeMap<ItemId, BTreeSet<ItemId>>) -> BT
     found
 }
 
-/// Returns the first change of a directive that can change the answer of its threads; `None` if there is none. A
-/// widened change is no such change, because it is reported itself.
+/// Returns the first change of a directive that can change the answer of its threads; `None` if there is none. Widened
+/// changes do not count, because the comparison reports them on their own.
 fn changed_part(diff: &PlanDiff) -> Option<String> {
     let part = || diff.parts.first().map(|part| format!("{} changed", part.id));
     let limit =
@@ -355,7 +356,7 @@ fn is_bounding(limit: &LimitChange, items: &[&ComparedPlans<'_>]) -> bool {
     match LimitName::parse(name) {
         // Each child takes a part of these limits.
         Some(LimitName::Spend | LimitName::Spawns | LimitName::Depth) | None => true,
-        // A parent does not bound the length of replies.
+        // The limit of a parent does not bound the length of a child's replies.
         Some(LimitName::Output) => false,
         Some(name @ (LimitName::Turns | LimitName::Tokens | LimitName::DurationSeconds)) => {
             let bound = limit.after.as_ref().and_then(serde_json::Value::as_u64).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Tests of changes whose file, limit or check the plan of a run does not contain or does not name itself.
+//! Tests of changes of files, limits and checks that the plan of a run does not contain, or whose place it does not
+//! contain.
 
 use super::super::PlanDiff;
 use super::edits::{CHILD, Files, HOOKS, ROOT, RULES, base, compare, directive, edited, text};
@@ -59,7 +60,7 @@ fn changed_text_of_knowledge_has_the_place_of_its_file() {
             "{lines}"
         );
     }
-    // The text is new in the plan, and the file is not.
+    // The text is new in the plan but its file is unchanged, so the change has the place in the directive.
     let (_, lines) = shown("new", &edited(&base(), ROOT, "<context><before>rules</before></context>", ""), &base());
     assert!(lines.lines().any(|line| line.contains("message rules") && line.contains("root.md:")), "{lines}");
 }

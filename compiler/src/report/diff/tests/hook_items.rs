@@ -1,5 +1,5 @@
-//! Tests of edits after which the item of a blocking hook can fail or answer otherwise. Without the change of the hook,
-//! the edits are narrowed or neutral.
+//! Tests of edits after which the item of a blocking hook can fail or return another answer. The edits themselves are
+//! narrowed or neutral.
 
 use super::super::diff;
 use super::edits::{ERRORS, Files, HOOKS, RESILIENCE, ROOT, RULES, compare, directive, edited, printed, text};
@@ -67,7 +67,7 @@ const WEAKENING: &[Edit] = &[
         GATE,
         "file: { type: string }",
         "file: { type: string, maxLength: 3 }",
-        "guard: depends: the item of the hook may fail or answer otherwise: p/gate: its parameters changed: `file`",
+        "guard: depends: the call of the hook may fail or give another answer: p/gate: its parameters changed: `file`",
     ),
     (
         "required key",
@@ -86,14 +86,14 @@ const WEAKENING: &[Edit] = &[
         SERVER,
         "method: GET",
         "method: HEAD",
-        "remote: depends: the item of the hook may fail or answer otherwise: p/gate_http",
+        "remote: depends: the call of the hook may fail or give another answer: p/gate_http",
     ),
     (
         "host of the grant",
         ROOT,
         "a.test,b.test",
         "b.test",
-        "remote: depends: the item of the hook may fail or answer otherwise: `root` loses net a.test",
+        "remote: depends: the call of the hook may fail or give another answer: `root` loses net a.test",
     ),
     ("grants of the hook", HOOKS, "    grants: [rye.execute.tool.p.gate]\n", "", "placed"),
     (
@@ -101,21 +101,21 @@ const WEAKENING: &[Edit] = &[
         ROOT,
         "<tool>p.other</tool>",
         "",
-        "own: depends: the item of the hook may fail or answer otherwise: no grant of `root` allows rye.execute.tool.p.other",
+        "own: depends: the call of the hook may fail or give another answer: no grant of `root` allows rye.execute.tool.p.other",
     ),
     (
         "text of an answer",
         VERDICT,
         "block",
         "blok",
-        "fixed: depends: the item of the hook may fail or answer otherwise: knowledge verdict changed",
+        "fixed: depends: the call of the hook may fail or give another answer: knowledge verdict changed",
     ),
     (
         "choices of an input",
         JUDGE,
         "<input name=\"what\">",
         "<input name=\"what\" enum=\"a,b\">",
-        "asked: depends: the item of the hook may fail or answer otherwise: directive judge: input `what` changed",
+        "asked: depends: the call of the hook may fail or give another answer: directive judge: input `what` changed",
     ),
     ("turns of the directive", JUDGE, "turns=\"4\"", "turns=\"1\"", "directive judge: its limit `turns` is lower"),
     (
@@ -147,7 +147,7 @@ const WEAKENING: &[Edit] = &[
         ROOT,
         "depth=\"3\"",
         "depth=\"0\"",
-        "asked: depends: the item of the hook may fail or answer otherwise: the limit `depth` of `root` is lower",
+        "asked: depends: the call of the hook may fail or give another answer: the limit `depth` of `root` is lower",
     ),
     ("spawns", ROOT, "spawns=\"4\"", "spawns=\"1\"", "the limit `spawns` of `root` is lower"),
     ("money", ROOT, "spend=\"0.40\"", "spend=\"0.30\"", "the limit `spend` of `root` is lower"),
@@ -189,7 +189,7 @@ fn edit_that_the_item_of_a_blocking_hook_does_not_need_keeps_its_direction() {
         let found = compare(&base(), &edited(&base(), path, from, to));
         assert!(!found.widened, "{name}\n{}", text(name, &found));
     }
-    // The lost answer of an observing hook changes nothing.
+    // The answer of an observing hook has no effect, so its loss is not reported as unknown.
     let observing = edited(
         &without_judge(&base()),
         HOOKS,
@@ -226,7 +226,7 @@ fn failing_item_of_a_hook_that_fails_the_thread_is_narrowed() {
     }
 }
 
-/// A printed plan contains what a hook starts, its limits and its grants.
+/// A printed plan contains its limits and grants, and a description of what each hook starts.
 #[test]
 fn lower_limit_of_a_printed_plan_with_a_blocking_hook_is_unknown() {
     let hooks = edited(&base(), HOOKS, " && directive == \"child\"", "");

@@ -61,8 +61,8 @@ struct RegistryFold {
     /// Reservations in nano-dollars of the children that the thread has taken over from an earlier thread, by spawn
     /// number. A child that has ended is removed.
     continued: BTreeMap<u64, u64>,
-    /// Nano-dollars of the spend limit that the account does not contain, because children in `continued` hold them or
-    /// such children have spent them.
+    /// Nano-dollars of the spend limit that the account does not contain: money that children taken over from an
+    /// earlier thread have spent, or that is reserved for them.
     withheld: u64,
     /// True for a chat. In a chat, a raise applies only to the limits of a prompt.
     is_chat: bool,
@@ -70,7 +70,7 @@ struct RegistryFold {
     /// Nano-dollars that are reserved when the thread starts.
     opened_reserved: u64,
     /// Nano-dollars that are reserved for the thread after the reservation of the last intended attempt. The end of a
-    /// child that is recorded after the intent has no effect on them.
+    /// child does not change this amount if the end is recorded after the intent.
     intended_reservation: u64,
     /// The spend limit in nano-dollars, after the raises that the ledger has applied.
     spend_limit: u64,
@@ -247,14 +247,14 @@ impl RegistryFold {
         }
     }
 
-    /// Records the end of a child. The rest of the reservation of a child that was taken over from an earlier thread is
-    /// returned.
+    /// Records the end of a child. If the child was taken over from an earlier thread, returns the rest of its
+    /// reservation.
     fn child_ended(&mut self, child: &ChildEnded) {
         if let Some(held) = self.continued.remove(&child.spawn) {
             let used = child.cost.spend.saturating_add(child.cost.outstanding);
             let rest = held.saturating_sub(used);
             self.withheld = self.withheld.saturating_sub(rest);
-            // The parent gets the rest.
+            // The parent of this thread gets the rest.
             if self.row.parent.is_some() {
                 self.spend_limit = self.spend_limit.saturating_sub(rest);
                 self.limits.0 = self.limits.0.saturating_sub(rest);

@@ -14,7 +14,7 @@ use super::{ProgramStarts, regex};
 const MAX_VARIABLES: usize = 16;
 /// Stands for the computed part of a command.
 const PLACEHOLDER: &str = "{computed}";
-/// Names in the expression of a known file: the folder of the program, and functions that join paths.
+/// Names that can occur in the expression of a known path: the folder of the program, and functions that join paths.
 const PLACE_NAMES: [&str; 25] = [
     "Basename",
     "Bin",
@@ -42,8 +42,8 @@ const PLACE_NAMES: [&str; 25] = [
     "rel2abs",
     "to_s",
 ];
-/// Modules and classes whose functions of these names are searched for. A function of another receiver is a method of
-/// the program.
+/// Modules and classes whose functions load files or start programs. A function of another receiver is a method of the
+/// program itself.
 const RECEIVERS: [&str; 14] = [
     "CORE", "GLOBAL", "IO", "Kernel", "Object", "Open3", "POSIX", "PTY", "Process", "binding", "io", "os", "package",
     "self",
@@ -67,14 +67,14 @@ static STARTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"\b(?:system|exec|execv|execute|spawn|popen|popen[23]e?|capture[23]e?|pipeline\w*|shell_exec|passthru|proc_open|pcntl_exec|readpipe)\b",
     )
 });
-/// Matches the output of a command: `` `ls` ``, `%x(ls)`, `qx{ls}`. The last capture group that is set holds the command.
+/// Matches the output of a command: `` `ls` ``, `%x(ls)`, `qx{ls}`. The capture group that is set holds the command.
 static OUTPUTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         r"`([^`]{1,1024})`|(?:%x|\bqx)\s*(?:\(([^)]*)\)|\{([^}]*)\}|\[([^\]]*)\]|/([^/\n]*)/|\|([^|\n]*)\||'([^'\n]*)')",
     )
 });
-/// Matches `open` with a pipe: as the second of three arguments, or at an end of a single text. Group 1 holds the command
-/// behind the second argument, the other groups hold the text.
+/// Matches `open` with a pipe. If the pipe is the second of three arguments, group 1 holds the command after it. If the
+/// pipe is the first or last character of a single text, one of the other groups holds the rest of the text.
 static PIPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         r#"\bopen\b[^;\n]*?["'](?:-\||\|-)["']\s*,([^;\n]*)|\bopen\b[^;"'\n]*"\s*\|([^"\n]*)"|\bopen\b[^;"'\n]*"([^"\n]*)\|\s*""#,
@@ -163,8 +163,8 @@ struct ModularText<'t> {
 }
 
 impl<'t> ModularText<'t> {
-    /// Returns true if the program loads a file or executes a text that it computes, or loads modules from a folder that
-    /// it computes.
+    /// Returns true if the program loads a computed file, executes a computed text, or loads modules from a computed
+    /// folder.
     fn loads_computed_file(&self) -> bool {
         let mut paths = SEARCH_PATHS.iter().flat_map(|paths| paths.captures_iter(self.text));
         let is_open = |path: regex::Captures<'_>| {
@@ -187,7 +187,7 @@ impl<'t> ModularText<'t> {
         }
         let is_block = argument.starts_with(['{', '|']) || argument.is_empty();
         if is_block || !self.is_call(name, at, name.ends_with("_eval")) {
-            // `local load_file = require`
+            // For example `local load_file = require`.
             return name == "require" && argument.is_empty() && self.before(name, at).trim_end().ends_with('=');
         }
         let is_text = argument.starts_with(['"', '\'', '$', '`']);
@@ -196,7 +196,7 @@ impl<'t> ModularText<'t> {
             let names_file = is_text || (self.is_perl && (is_function(argument) || argument == "shift"));
             return names_file && !self.is_known(argument);
         }
-        // `require Module::Name;`, `require 5.010;`
+        // For example `require Module::Name;` and `require 5.010;`.
         let is_word = argument.chars().all(|c| c.is_alphanumeric() || "_:.".contains(c));
         let is_module = is_word && (self.is_perl || argument.contains("::"));
         let is_version = argument.starts_with(|c: char| c.is_ascii_digit());
@@ -247,7 +247,7 @@ impl<'t> ModularText<'t> {
         if matches!(last, "def" | "sub" | "function") {
             return false;
         }
-        // In the text of a message, a name follows or precedes another word.
+        // A name beside another word can be part of a message.
         let is_word = |c: char| c.is_alphanumeric() || "_:.".contains(c);
         let after = next.trim_start_matches(is_word).trim_start_matches(' ');
         let after = after.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
@@ -276,8 +276,8 @@ impl<'t> ModularText<'t> {
         argument.get(..end).unwrap_or_default().trim()
     }
 
-    /// Returns the words of a command, with [`PLACEHOLDER`] in place of the computed parts. Options (`chdir: "lib"`), an
-    /// environment and the mode of a pipe (`"r"`) are left out.
+    /// Returns the words of a command, with [`PLACEHOLDER`] in place of the computed parts. Options (`chdir: "lib"`),
+    /// an environment and the mode of a pipe (`"r"`) are left out.
     fn command(&self, arguments: &str) -> Vec<String> {
         let mut words = Vec::new();
         for argument in split_arguments(arguments) {
@@ -312,8 +312,8 @@ impl<'t> ModularText<'t> {
         }
     }
 
-    /// Returns true if the text contains each part of an expression: string literals, the folder of the program, and
-    /// variables with such values.
+    /// Returns true if each part of an expression is known: a string literal, the folder of the program, or a variable
+    /// with known values.
     fn is_known(&self, expression: &str) -> bool {
         self.is_known_with(expression, &mut BTreeSet::new())
     }
