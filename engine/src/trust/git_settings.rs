@@ -100,16 +100,21 @@ fn add_modules(folder: &Path, depth: usize, folders: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the keys and the values of a settings file of git.
+/// Returns the keys and the values of a settings file of git. A value in which a comment can begin is also returned
+/// without the comment. Bytes that are not UTF-8 are replaced, as git reads the other lines of such a file.
 fn values_of(path: &Path) -> Vec<(String, String)> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let Ok(file) = File::open(path) else { return Vec::new() };
-    if file.take(MAX_SETTINGS_BYTES).read_to_string(&mut text).is_err() {
+    if file.take(MAX_SETTINGS_BYTES).read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }
-    let joined = text.replace("\\\n", "");
+    let joined = String::from_utf8_lossy(&bytes).replace("\\\r\n", "").replace("\\\n", "");
     let pairs = joined.lines().filter_map(|line| line.split_once('='));
-    pairs.map(|(key, value)| (key.trim().to_lowercase(), value.trim().trim_matches('"').to_owned())).collect()
+    let forms = pairs.flat_map(|(key, value)| {
+        let before_comment = value.split([';', '#']).next().filter(|before| before.len() < value.len());
+        [Some(value), before_comment].into_iter().flatten().map(move |value| (key, value))
+    });
+    forms.map(|(key, value)| (key.trim().to_lowercase(), value.trim().trim_matches('"').to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -130,12 +135,15 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        let config = "[core]\n\tfsmonitor = tools/watch --all\n[include]\n\tpath = ../more\n\
+        let config = "[core]\n\tfsmonitor = tools/watch --all\n; \x1a\n[include]\n\tpath = ../more ; a note\n\
                       [remote \"origin\"]\n\turl = git@example.test:a/b\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\
                       [branch \"main\"]\n\tremote = .\n\tmerge = refs/heads/main\n[user]\n\tname = A B\n";
         write(SCRIPT, "import subprocess\nsubprocess.run(['git', 'log'])\n");
         write(changed, "before");
-        write(".git/config", config);
+        // A byte that is not UTF-8 hides no other line.
+        let config: Vec<u8> = config.bytes().map(|byte| if byte == b'\x1a' { 0xff } else { byte }).collect();
+        fs::create_dir_all(spaces.project().join(".git")).unwrap();
+        fs::write(spaces.project().join(".git/config"), config).unwrap();
         write(".git/modules/lib/HEAD", "ref: refs/heads/main");
         let one = command_requirement("t", "11", words);
         spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
