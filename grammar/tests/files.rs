@@ -254,7 +254,7 @@ fn further_shell_header_is_an_error() {
         ("# rye: version: 1\nls\n", 1),
         ("\n# a comment\n# rye: { version: 1 }\nls\n", 1),
         ("# rye:\n#   version: 1\n# rye:\nls\n", 1),
-        ("#   version: 1\n# rye: is the engine\nls\n# rye: x\n", 1),
+        ("# a comment\n# rye: is the engine\nls\n# rye: x\n", 1),
         ("# rye:signed:x\n# see rye: y\nls\n# rye: { version: 1 }\n", 0),
     ] {
         let errors = tool(&format!("{first}{rest}"), ToolLanguage::Shell).1;

@@ -64,6 +64,7 @@ pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> Synta
     }
     if message.ends_with("found unknown escape character")
         && let Some((at, escape)) = unknown_escape(spans.text, start)
+        && !escape.contains(char::is_control)
     {
         let message = format!("`{escape}` is not an escape of a double-quoted text");
         let help = format!("write `\\{escape}`, or put the text in single quotes, in which a backslash is a backslash");
