@@ -155,7 +155,7 @@ fn tool_that_describes_itself_needs_trust_where_the_thread_has_a_shell() {
 #[test]
 fn item_in_the_place_of_one_that_a_hook_of_the_user_runs_needs_trust() {
     let place = place();
-    let guard = "{ primary: execute, item_type: tool, item_id: guard, params: { path: . } }";
+    let guard = "{ primary: execute, item_type: tool, item_id: guard }";
     place.write(
         "../user/.ai/config/agent/hooks.yaml",
         &format!("hooks:\n  - {{ id: g, event: tool_call, action: {guard} }}\n"),
