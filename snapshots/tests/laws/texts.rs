@@ -21,6 +21,9 @@ const EXCLUDED_PATHS: [(&str, &str); 11] = [
     ("snapshots/contract/", "requests and answers of `rye eval`"),
 ];
 
+/// Folders of a project into which runs write. A run of an example, such as the first command of the README, leaves them.
+const WRITTEN_BY_RUNS: [&str; 2] = [".ai/state/", ".ai/knowledge/agent/threads/"];
+
 /// Endings of files that hold recorded outputs, signatures or data.
 const EXCLUDED_ENDINGS: [&str; 7] = [".rs", ".snap", ".json", ".jsonl", ".tsv", ".pem", ".redb"];
 
@@ -62,7 +65,8 @@ fn texts() -> Vec<(String, String)> {
 /// Returns whether the rules apply to a file. Of a case, they apply to the settings: its project is test data.
 fn is_checked(name: &str) -> bool {
     let is_project = name.starts_with("snapshots/cases/") && !name.ends_with("/case.yaml");
-    let is_excluded = EXCLUDED_PATHS.iter().any(|(path, _)| name.starts_with(path));
+    let is_written = WRITTEN_BY_RUNS.iter().any(|folder| name.contains(folder));
+    let is_excluded = is_written || EXCLUDED_PATHS.iter().any(|(path, _)| name.starts_with(path));
     !is_project && !is_excluded && !EXCLUDED_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
