@@ -331,26 +331,34 @@ impl StartReader<'_> {
 
     /// Skips the rest of an argument, including its brackets and string literals. `None` if the text ends first.
     fn skip(&mut self) -> Option<()> {
-        let (mut depth, mut quote, mut escaped) = (0_usize, None, false);
-        for (at, c) in self.rest.char_indices() {
-            if std::mem::take(&mut escaped) {
-                continue;
-            }
-            match (quote, c) {
-                (Some(_), '\\') => escaped = true,
-                (Some(open), c) if c == open => quote = None,
-                (None, '"' | '\'' | '`') => quote = Some(c),
-                (None, '(' | '[' | '{') => depth += 1,
-                (None, ',' | ')' | ']' | '}') if depth == 0 => {
-                    self.rest = self.rest.get(at..)?;
-                    return Some(());
-                }
-                (None, ')' | ']' | '}') => depth -= 1,
-                (Some(_) | None, _) => {}
-            }
+        let rest = self.rest.get(end_of(self.rest, &[','])..)?;
+        if rest.is_empty() {
+            return None;
         }
-        None
+        self.rest = rest;
+        Some(())
     }
+}
+
+/// Returns the byte offset of the closing bracket that ends `text`, or of one of the characters `stops`, outside of
+/// string literals and inner brackets. Returns the length of the text if it has no such character.
+fn end_of(text: &str, stops: &[char]) -> usize {
+    let (mut depth, mut quote, mut escaped) = (0_usize, None, false);
+    for (at, c) in text.char_indices() {
+        if std::mem::take(&mut escaped) {
+            continue;
+        }
+        match (quote, c) {
+            (Some(_), '\\') => escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'' | '`') => quote = Some(c),
+            (None, c) if depth == 0 && (stops.contains(&c) || matches!(c, ')' | ']' | '}')) => return at,
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth -= 1,
+            (Some(_) | None, _) => {}
+        }
+    }
+    text.len()
 }
 
 #[cfg(test)]

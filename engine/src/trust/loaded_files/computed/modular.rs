@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use rye_compiler::command_files::{SEARCH_VARIABLES, SEARCHED, files_of_tool, starts_from_its_folder};
 
-use super::{ProgramStarts, regex};
+use super::{ProgramStarts, end_of, regex};
 
 /// Maximum number of variables that are resolved for one argument, including the variables in their values.
 const MAX_VARIABLES: usize = 16;
@@ -364,27 +364,6 @@ fn calls_of<'t>(functions: &'static LazyLock<Option<Regex>>, text: &'t str) -> i
 fn without_comment_lines(text: &str) -> String {
     let is_comment = |line: &&str| ["#", "//", "-- "].iter().any(|start| line.trim_start().starts_with(start));
     text.lines().filter(|line| !is_comment(line)).flat_map(|line| [line, "\n"]).collect()
-}
-
-/// Returns the byte offset of the closing bracket that ends `text`, or of one of the characters `stops`, outside of
-/// string literals and inner brackets. Returns the length of the text if it has no such character.
-fn end_of(text: &str, stops: &[char]) -> usize {
-    let (mut depth, mut quote, mut escaped) = (0_usize, None, false);
-    for (at, c) in text.char_indices() {
-        if std::mem::take(&mut escaped) {
-            continue;
-        }
-        match (quote, c) {
-            (Some(_), '\\') => escaped = true,
-            (Some(open), c) if c == open => quote = None,
-            (None, '"' | '\'' | '`') => quote = Some(c),
-            (None, c) if depth == 0 && (stops.contains(&c) || matches!(c, ')' | ']' | '}')) => return at,
-            (None, '(' | '[' | '{') => depth += 1,
-            (None, ')' | ']' | '}') => depth -= 1,
-            (Some(_) | None, _) => {}
-        }
-    }
-    text.len()
 }
 
 /// Splits the arguments of a call at the commas between them.
